@@ -26,10 +26,15 @@ type Config struct {
 // KafkaConfig is the [kafka] section. TLS and SASL are nil unless their
 // sections are present: presence switches them on.
 type KafkaConfig struct {
-	Brokers  []string    `toml:"brokers"`
-	ClientID string      `toml:"client_id"`
-	TLS      *TLSConfig  `toml:"tls"`
-	SASL     *SASLConfig `toml:"sasl"`
+	Brokers  []string `toml:"brokers"`
+	ClientID string   `toml:"client_id"`
+
+	// SessionTimeout is how long the group waits for a sign of life of an
+	// instance before it gives its partitions to others.
+	SessionTimeout time.Duration `toml:"session_timeout"`
+
+	TLS  *TLSConfig  `toml:"tls"`
+	SASL *SASLConfig `toml:"sasl"`
 }
 
 // TLSConfig is the [kafka.tls] section. Empty files mean: the system's
@@ -132,7 +137,7 @@ func Default() Config {
 		MemoryMax:   1 << 30,
 		StopTimeout: 25 * time.Second, // inside systemd's and Kubernetes' 30 s
 		OnFailure:   "stop_ingest",
-		Kafka:       KafkaConfig{ClientID: "router"},
+		Kafka:       KafkaConfig{ClientID: "router", SessionTimeout: 10 * time.Second},
 		Catalog:     CatalogConfig{Name: "router"},
 		HTTP:        HTTPConfig{Listen: "127.0.0.1:8080"},
 		Log:         LogConfig{Level: "info", Format: "json"},

@@ -19,6 +19,8 @@ const (
 	memoryMaxMin      = 64 << 20 // less holds not even the fetches of a few brokers
 	stopTimeoutMin    = time.Second
 	stopTimeoutMax    = time.Hour
+	sessionTimeoutMin = time.Second
+	sessionTimeoutMax = 30 * time.Minute       // Kafka's group.max.session.timeout.ms
 	triggerMin        = 100 * time.Millisecond // less makes commits the work
 	triggerMax        = 24 * time.Hour         // more is a clock, not a trigger
 	triggerBytesMin   = 64 << 10
@@ -138,6 +140,7 @@ func (k KafkaConfig) problems(r rules) {
 		}
 		r.check(rule{fmt.Sprintf("brokers[%d]", i), b, isHostPort(b, false), what})
 	}
+	r.check(rule{"session_timeout", k.SessionTimeout, k.SessionTimeout >= sessionTimeoutMin && k.SessionTimeout <= sessionTimeoutMax, `must be from "1s" to "30m"`})
 	if t := k.TLS; t != nil {
 		r.check(
 			rule{"tls.key_file", t.KeyFile, t.CertFile == "" || t.KeyFile != "", "missing: cert_file is set; a client certificate needs both"},
