@@ -1,0 +1,119 @@
+package writers
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/apache/iceberg-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// stamp is a column that is filled from where a record stood, not from what it
+// says.
+type stamp struct {
+	field *field
+	kind  stampKind
+	utf8  bool // the column holds strings
+}
+
+type stampKind uint8
+
+const (
+	stampTopic stampKind = iota
+	stampPartition
+	stampOffset
+	stampTimestamp
+	stampKey
+)
+
+// newStamp returns how a top-level column is filled from the record, or nil
+// when it is filled from its value.
+func newStamp(f *field, n *Node) (*stamp, error) {
+	s := &stamp{field: f}
+	var types []iceberg.Type
+	switch n.Name {
+	case "_kafka_topic":
+		s.kind, types = stampTopic, []iceberg.Type{iceberg.PrimitiveTypes.String}
+	case "_kafka_partition":
+		s.kind, types = stampPartition, []iceberg.Type{iceberg.PrimitiveTypes.Int32}
+	case "_kafka_offset":
+		s.kind, types = stampOffset, []iceberg.Type{iceberg.PrimitiveTypes.Int64}
+	case "_kafka_timestamp":
+		s.kind, types = stampTimestamp, []iceberg.Type{iceberg.PrimitiveTypes.TimestampTz, iceberg.PrimitiveTypes.Timestamp}
+	case "_kafka_key":
+		s.kind, types = stampKey, []iceberg.Type{iceberg.PrimitiveTypes.String, iceberg.PrimitiveTypes.Binary}
+	default:
+		return nil, nil
+	}
+	names := make([]string, len(types))
+	for i, t := range types {
+		if names[i] = t.String(); n.Type.Equals(t) {
+			s.utf8 = f.op == opString
+			return s, nil
+		}
+	}
+	return nil, fmt.Errorf("column %q: filled from the record, so its type must be %s, not %s", n.Name, strings.Join(names, " or "), n.Type)
+}
+
+// stampAll fills the columns that come from the record itself.
+func (d *JSON) stampAll(r *kgo.Record) bool {
+	for _, s := range d.stamps {
+		f := s.field
+		switch s.kind {
+		case stampTopic:
+			c := &d.cols[f.leaf]
+			c.Arena = append(c.Arena, r.Topic...)
+			d.close(f, c, 0)
+		case stampPartition:
+			d.put(f, int64(r.Partition), 0)
+		case stampOffset:
+			d.put(f, r.Offset, 0)
+		case stampTimestamp:
+			if !d.stampTime(f, r) {
+				return false
+			}
+		case stampKey:
+			if r.Key == nil {
+				if !d.none(f, "the record has no key") {
+					return false
+				}
+				continue
+			}
+			if s.utf8 && !utf8.Valid(r.Key) {
+				d.fail(f, ReasonUTF8, "the record's key "+quote(r.Key)+" is no UTF-8; a binary column would hold it")
+				return false
+			}
+			c := &d.cols[f.leaf]
+			c.Arena = append(c.Arena, r.Key...)
+			d.close(f, c, 0)
+		}
+	}
+	return true
+}
+
+// stampTime fills a column with the time at which the record was made or
+// appended, as its topic says. Kafka writes -1 for no timestamp.
+func (d *JSON) stampTime(f *field, r *kgo.Record) bool {
+	if r.Timestamp.IsZero() || r.Timestamp.UnixMilli() == -1 {
+		return d.none(f, "the record has no timestamp")
+	}
+	v := r.Timestamp.UnixMicro()
+	// Far outside UnixMicro wraps around, so the year is asked for as well.
+	if year := r.Timestamp.UTC().Year(); year < 1 || year > 9999 || v < microsMin || v > microsMax {
+		d.fail(f, ReasonRange, fmt.Sprintf("the record's timestamp, %d ms, is outside of the years 0001 to 9999", r.Timestamp.UnixMilli()))
+		return false
+	}
+	d.put(f, v, 0)
+	return true
+}
+
+// none writes null, or refuses the record when the column is required.
+func (d *JSON) none(f *field, why string) bool {
+	if f.required {
+		d.fail(f, ReasonRequired, why+", and the column is required")
+		return false
+	}
+	d.mark(f, f.def-1, 0)
+	return true
+}
