@@ -57,6 +57,7 @@ type IngestStatus struct {
 	LastCommit     time.Time
 	LastSnapshot   int64
 	LastCommitTook time.Duration
+	BehindSince    time.Time // since when something has been waiting for its commit; zero when caught up
 	FailingSince   time.Time // zero unless uploads or commits are failing now
 	Freshness      Freshness
 }
@@ -117,6 +118,7 @@ func (s IngestStatus) MarshalJSON() ([]byte, error) {
 		LastCommit       *time.Time       `json:"last_commit,omitempty"`
 		LastSnapshot     int64            `json:"last_snapshot,omitempty,string"`
 		LastCommitTook   float64          `json:"last_commit_seconds"`
+		BehindSince      *time.Time       `json:"behind_since,omitempty"`
 		FailingSince     *time.Time       `json:"failing_since,omitempty"`
 		FreshnessSeconds freshness        `json:"freshness"`
 	}{
@@ -125,7 +127,7 @@ func (s IngestStatus) MarshalJSON() ([]byte, error) {
 		moment(s.OldestRow), moment(s.NextCut), s.CutsInFlight,
 		s.Records, s.Rows, s.Bytes, s.Files, s.FileBytes, s.Commits,
 		s.DeadLetters, s.Skipped, s.LostRecords,
-		moment(s.LastCommit), s.LastSnapshot, s.LastCommitTook.Seconds(), moment(s.FailingSince),
+		moment(s.LastCommit), s.LastSnapshot, s.LastCommitTook.Seconds(), moment(s.BehindSince), moment(s.FailingSince),
 		freshness{s.Freshness.P50.Seconds(), s.Freshness.P95.Seconds(), s.Freshness.P99.Seconds()},
 	})
 }

@@ -1,0 +1,171 @@
+package router
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// handler serves what the router says about itself, read-only:
+//
+//	/livez    200 while the process answers
+//	/readyz   200 while every ingest gets on; else 503, the reason, and since when
+//	/metrics  for Prometheus
+//	/status   Status as JSON
+//	/         Status for people
+//
+// It shows no configuration and no profile.
+func handler(status func() Status, m *metrics, log *zap.Logger) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
+	})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		code, text := http.StatusOK, "ok\n"
+		if complaints := status().complaints(time.Now()); len(complaints) > 0 {
+			code, text = http.StatusServiceUnavailable, strings.Join(complaints, "\n")+"\n"
+		}
+		reply(w, code, "text/plain; charset=utf-8", []byte(text))
+	})
+	mux.HandleFunc("/status", func(w http.ResponseWriter, _ *http.Request) {
+		body, err := json.MarshalIndent(status(), "", "  ")
+		if err != nil {
+			log.Error("status", zap.Error(err))
+			http.Error(w, "status cannot be shown", http.StatusInternalServerError)
+			return
+		}
+		reply(w, http.StatusOK, "application/json", append(body, '\n'))
+	})
+	mux.HandleFunc("/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		var body bytes.Buffer
+		if err := pageTemplate.Execute(&body, newPage(status(), time.Now())); err != nil {
+			log.Error("page", zap.Error(err))
+			http.Error(w, "page cannot be shown", http.StatusInternalServerError)
+			return
+		}
+		reply(w, http.StatusOK, "text/html; charset=utf-8", body.Bytes())
+	})
+	scrape := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorLog: zapPrinter{log}, MaxRequestsInFlight: 4})
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
+		m.look(status(), time.Now())
+		scrape.ServeHTTP(w, r)
+	})
+	return readOnly(mux)
+}
+
+// readOnly refuses everything but reading, and tells browsers to trust nothing
+// beyond the page itself.
+func readOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "read only: GET or HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		next.ServeHTTP(w, r)
+	})
+}
+
+func reply(w http.ResponseWriter, code int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // the reader has gone: nobody is left to tell
+}
+
+// zapPrinter lets the metrics page report what it could not collect.
+type zapPrinter struct{ log *zap.Logger }
+
+// Println implements promhttp.Logger.
+func (p zapPrinter) Println(v ...any) {
+	if e := p.log.Check(zapcore.WarnLevel, "metrics"); e != nil {
+		e.Write(zap.String("error", fmt.Sprint(v...)))
+	}
+}
+
+// An ingest that has something to commit gets readyGrace and three triggers for
+// it; one that does not even say what is wrong is taken for hung after
+// hungAfter and three triggers.
+const (
+	readyTriggers = 3
+	readyGrace    = 10 * time.Second
+	hungAfter     = 5 * time.Minute
+)
+
+// complaints returns what is wrong with each ingest that does not get on.
+func (s Status) complaints(now time.Time) (out []string) {
+	for _, in := range s.Ingests {
+		if c := in.complaint(now); c != "" {
+			out = append(out, "ingest "+in.Name+": "+c)
+		}
+	}
+	return out
+}
+
+// complaint says why the ingest is not ready and since when, or nothing. Ready
+// is progress, not connection: committed within three triggers, or caught up.
+func (s IngestStatus) complaint(now time.Time) string {
+	why := func(text string) string {
+		if s.Error != "" {
+			text += ": " + s.Error
+		}
+		return text
+	}
+	since := func(t time.Time) string {
+		return fmt.Sprintf("for %s (since %s)", now.Sub(t).Round(time.Second), t.UTC().Format(time.RFC3339))
+	}
+	switch s.State {
+	case StateDone:
+		return ""
+	case StateHalted, StateFailed:
+		if !s.FailingSince.IsZero() {
+			return why(s.State + " " + since(s.FailingSince))
+		}
+		return why(s.State)
+	case StateStarting, StateDraining:
+		return why(s.State)
+	}
+	limit := readyTriggers*s.Trigger + readyGrace
+	if !s.FailingSince.IsZero() && now.Sub(s.FailingSince) > limit {
+		return why("uploads or commits do not succeed " + since(s.FailingSince))
+	}
+	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > limit {
+		return why(fmt.Sprintf("no commit %s, lag %d records, %d rows buffered", since(t), s.LagRecords, s.BufferedRows))
+	}
+	return ""
+}
+
+// waitingSince returns since when there has been something to commit and no
+// commit, or the zero time.
+func (s IngestStatus) waitingSince() time.Time {
+	switch {
+	case s.BehindSince.IsZero():
+		return time.Time{}
+	case s.LastCommit.After(s.BehindSince):
+		return s.LastCommit
+	}
+	return s.BehindSince
+}
+
+// hung tells whether an ingest makes no progress and does not know why: then a
+// new process may help. Where it knows why (a store is down, a person is
+// needed) a new process would meet the same.
+func (s Status) hung(now time.Time) bool {
+	for _, in := range s.Ingests {
+		t := in.waitingSince()
+		if in.State == StateRunning && in.FailingSince.IsZero() && !t.IsZero() && now.Sub(t) > hungAfter+readyTriggers*in.Trigger {
+			return true
+		}
+	}
+	return false
+}
