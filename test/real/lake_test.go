@@ -128,6 +128,18 @@ func (l lake) read(t *testing.T, reader string, q question) []string {
 	return lines
 }
 
+// spark runs statements of Spark's SQL.
+func (l lake) spark(t *testing.T, statements ...string) {
+	t.Helper()
+	args := append([]string{"--reader", "spark"}, l.reader...)
+	for _, s := range statements {
+		args = append(args, "--sql", s)
+	}
+	if _, err := openReader(t, "spark").ask(args); err != nil {
+		t.Fatalf("spark: %s: %v", strings.Join(statements, "; "), err)
+	}
+}
+
 // count returns how many rows DuckDB counts.
 func (l lake) count(t *testing.T, table string) int {
 	t.Helper()
