@@ -112,7 +112,7 @@ func checkAgainstOracle(t testing.TB, l *Layout, o JSONOptions, values [][]byte)
 	for _, value := range values {
 		before := b.Rows
 		err := d.Decode(b, &kgo.Record{Value: value})
-		row, ok := oracle(l, o, value)
+		row, ok := jsonOracle(l, o, value)
 		if ok != (err == nil) {
 			t.Fatalf("%q\ndecoder: %v\noracle accepts: %t", value, err, ok)
 		}
@@ -175,7 +175,7 @@ func (y *typer) mapping(key, value iceberg.Type, required bool) iceberg.Type {
 	return &iceberg.MapType{KeyID: y.next(), KeyType: key, ValueID: y.next(), ValueType: value, ValueRequired: required}
 }
 
-func primitives() []iceberg.Type {
+func jsonPrimitives() []iceberg.Type {
 	p := iceberg.PrimitiveTypes
 	return []iceberg.Type{p.Bool, p.Int32, p.Int64, p.Float32, p.Float64, p.String, p.Binary, p.UUID, p.Date, p.Time, p.Timestamp, p.TimestampTz,
 		iceberg.FixedTypeOf(3), iceberg.DecimalTypeOf(9, 2), iceberg.DecimalTypeOf(18, 6), iceberg.DecimalTypeOf(38, 10), iceberg.DecimalTypeOf(20, 0), iceberg.DecimalTypeOf(4, 4)}
@@ -186,7 +186,7 @@ func primitives() []iceberg.Type {
 func fuzzSchemas() []*iceberg.Schema {
 	p, y := iceberg.PrimitiveTypes, &typer{}
 	var optional, required, keyed, listed []iceberg.NestedField
-	for i, t := range primitives() {
+	for i, t := range jsonPrimitives() {
 		name := "c" + strconv.Itoa(i)
 		optional = append(optional, y.field(name, t))
 		if i%3 == 0 {
@@ -351,7 +351,7 @@ func (g *inventor) any(depth int) string {
 		n := 199 + g.rng.IntN(3)
 		return strings.Repeat("[", n) + strings.Repeat("]", n)
 	}
-	return g.primitive(primitives()[g.rng.IntN(len(primitives()))])
+	return g.primitive(jsonPrimitives()[g.rng.IntN(len(jsonPrimitives()))])
 }
 
 // primitive writes a value of a type, now and then on or past its edge.

@@ -18,10 +18,10 @@ import (
 	"github.com/apache/iceberg-go"
 )
 
-// oracle decodes a record the slow way: encoding/json for the syntax, big.Rat
+// jsonOracle decodes a record the slow way: encoding/json for the syntax, big.Rat
 // for numbers, package time for the calendar. It gives the row that the
 // documented rules say, in the terms of assemble, or not ok where they refuse.
-func oracle(l *Layout, o JSONOptions, value []byte) (map[string]any, bool) {
+func jsonOracle(l *Layout, o JSONOptions, value []byte) (map[string]any, bool) {
 	if !json.Valid(value) || !utf8.Valid(value) || halfCharacters(value) {
 		return nil, false
 	}
