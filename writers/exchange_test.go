@@ -176,8 +176,8 @@ var everyTransform = []iceberg.Transform{
 	iceberg.YearTransform{}, iceberg.MonthTransform{}, iceberg.DayTransform{}, iceberg.HourTransform{},
 }
 
-// oracle applies a transform as iceberg-go does.
-func oracle(tr iceberg.Transform, lit iceberg.Literal) any {
+// appliedByIceberg applies a transform as iceberg-go does.
+func appliedByIceberg(tr iceberg.Transform, lit iceberg.Literal) any {
 	if lit == nil {
 		return nil
 	}
@@ -275,9 +275,9 @@ func agree(t *testing.T, typ iceberg.Type, required bool, random func(*rand.Rand
 			if refusal != nil {
 				t.Fatalf("seed %d: %v has refusal %v", seed, lit, refusal)
 			}
-			want := map[int]any{1000: oracle(tr, lit)}
+			want := map[int]any{1000: appliedByIceberg(tr, lit)}
 			if second != nil {
-				want[1001] = oracle(second, lit)
+				want[1001] = appliedByIceberg(second, lit)
 			}
 			if got := x.Partition(out[row]); !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: partition of %v is %#v, want %#v", seed, lit, got, want)
