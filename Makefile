@@ -1,0 +1,42 @@
+# `make` alone lists what there is. Everything but test-real works with only Go installed.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TAGS    := disable_grpc_modules,grpcnotrace
+LDFLAGS := -s -w -X main.version=$(VERSION)
+ARGS    ?=
+
+.PHONY: help build run test test-unit test-real sim bench lint fmt
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/router: static, stripped, with its version in it
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -tags $(TAGS) -o bin/router .
+
+run: build ## build, then the demo; ARGS="--for 20s" is handed on
+	bin/router demo $(ARGS)
+
+test: test-unit ## every test this machine can run; says what it left out
+	test/real/run if-possible
+
+test-unit: ## the tests that need only Go
+	$(GO) test ./...
+
+test-real: test-unit ## every test there is, real servers and readers included; nothing may be left out
+	CI=true test/real/run
+
+sim: ## the seeded simulation; ARGS="-seeds 100" is handed on
+	@if [ -d internal/sim ]; then $(GO) test -count=1 ./internal/sim/... $(ARGS); else echo "sim: NOT RUN, there is no internal/sim"; fi
+
+bench: ## the benchmarks of the packages; bench/ has those of the whole program
+	$(GO) test -run '^$$' -bench . -benchmem ./writers ./catalog ./router $(ARGS)
+
+lint: ## gofmt, go vet and, where it is installed, golangci-lint
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) vet -tags real ./test/real/...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run; else echo "lint: NOT RUN, golangci-lint is not installed"; fi
+
+fmt: ## format the Go files
+	gofmt -w $$(git ls-files '*.go')
