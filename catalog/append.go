@@ -1,0 +1,461 @@
+package catalog
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/apache/iceberg-go"
+	icecatalog "github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/table"
+	"go.uber.org/zap"
+)
+
+// Append is data files and the offsets that their records came from: the
+// ledger is to move from From to To in the commit that adds the files.
+type Append struct {
+	ID     string // unique to this append for ever: it is how a lost answer is settled
+	Source Source
+	Files  []iceberg.DataFile
+	// The ids that the files were written under.
+	Schema, Spec int
+	// From lacks a partition that the ledger must not have yet.
+	From, To Offsets
+}
+
+// Merge returns a followed by b as one append, under an id of its own. It
+// panics unless b starts where a ends in every partition that both have.
+func (a Append) Merge(b Append) Append {
+	m := Append{ID: mergedID(a.ID, b.ID), Schema: b.Schema, Spec: b.Spec, Files: slices.Concat(a.Files, b.Files), From: Offsets{}, To: Offsets{}}
+	m.Source = Source{Cluster: a.Source.Cluster, TopicIDs: map[string]string{}}
+	if m.Source.Cluster == "" {
+		m.Source.Cluster = b.Source.Cluster
+	}
+	maps.Copy(m.Source.TopicIDs, a.Source.TopicIDs)
+	maps.Copy(m.Source.TopicIDs, b.Source.TopicIDs)
+	put := func(o Offsets, topic string, p int32, offset int64) {
+		if o[topic] == nil {
+			o[topic] = map[int32]int64{}
+		}
+		o[topic][p] = offset
+	}
+	for _, topic := range topicNames(a.From, a.To) {
+		for _, p := range partitions(a.From[topic], a.To[topic]) {
+			if from, ok := a.From[topic][p]; ok {
+				put(m.From, topic, p, from)
+			}
+			if to, ok := a.To[topic][p]; ok {
+				put(m.To, topic, p, to)
+			}
+		}
+	}
+	for _, topic := range topicNames(b.From, b.To) {
+		for _, p := range partitions(b.From[topic], b.To[topic]) {
+			from, starts := b.From[topic][p]
+			end, shared := a.To[topic][p]
+			if shared && (!starts || from != end) {
+				panic(fmt.Sprintf("merge appends %s and %s: topic %s partition %d: %d (known: %t) after %d", a.ID, b.ID, topic, p, from, starts, end))
+			}
+			if starts && !shared {
+				put(m.From, topic, p, from)
+			}
+			if to, ok := b.To[topic][p]; ok {
+				put(m.To, topic, p, to)
+			}
+		}
+	}
+	return m
+}
+
+// mergedIDBytesMax keeps ids of long merges short.
+const mergedIDBytesMax = 80
+
+func mergedID(a, b string) string {
+	id := a + "+" + b
+	if len(id) <= mergedIDBytesMax {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Commit is an append that is in the table.
+type Commit struct {
+	Snapshot           int64
+	Seq                int64
+	Rows, Files, Bytes int64
+	Attempts           int           // commits that were sent; 0: it was in the table before
+	Took               time.Duration // from the call to the certainty
+	SchemaChanged      bool          // the table's schema or spec isn't the one the files were written under
+}
+
+// CommitAttempt is one try, told to TableOptions.OnAttempt when it is clear how it ended.
+type CommitAttempt struct {
+	Number  int    // 1 for the first commit sent; 0: nothing was sent, as the table could not be read or the files not stored
+	Outcome string // "landed", "refused", "conflict" (the head had moved), "fenced", "unknown"
+	Err     error
+	Base    int64 // the head it was built on
+	Took    time.Duration
+	Wait    time.Duration // before the next try
+}
+
+// Append adds a's files to the table and moves the ledger, in one commit, if
+// and only if the ledger is at a.From. It is idempotent by a.ID: an append that
+// is in the table already has landed.
+//
+// ErrFenced: nothing is committed and nothing will be. ErrUnknown: ctx ended in
+// doubt. *RollbackError, ErrReplaced: the table isn't what the ledger speaks
+// of. Any other error: not committed. No object is ever deleted here, whatever
+// happens: what a refused attempt stored is left to the removal of orphans,
+// because an attempt that is in doubt may need it.
+func (t *Table) Append(ctx context.Context, a Append) (Commit, error) {
+	if a.ID == "" {
+		panic("append without an id")
+	}
+	ch := change{id: a.ID, files: a.Files, schema: a.Schema, spec: a.Spec, passed: a.passedBy, move: func(l Ledger) Ledger { return l.moved(a) }}
+	ch.admits = func(l Ledger, broken error) error {
+		if broken != nil {
+			return broken
+		}
+		return l.admits(a)
+	}
+	c, err := t.change(ctx, ch)
+	if err != nil {
+		return c, t.catalog.scrub.error(fmt.Errorf("append %d files to %s: %w", len(a.Files), t.name, err))
+	}
+	return c, nil
+}
+
+func (a Append) passedBy(l Ledger) bool { return l.passed(a) }
+
+// Rewind replaces the whole ledger, if and only if it is still from, by an empty
+// snapshot. It is for policies that go on after a reset or a rollback; from is
+// what Ledger returned, with or without a *RollbackError.
+func (t *Table) Rewind(ctx context.Context, from, to Ledger) error {
+	id := to.Append
+	if id == "" || id == from.Append {
+		id = "rewind-" + newID()
+	}
+	ch := change{id: id, passed: func(Ledger) bool { return false }}
+	ch.admits = func(l Ledger, broken error) error {
+		var rolled *RollbackError
+		if broken != nil && !errors.As(broken, &rolled) {
+			return broken
+		}
+		if !l.equal(from) {
+			return fenced("it is at append %d, not as it was read at append %d", l.Seq, from.Seq)
+		}
+		return nil
+	}
+	ch.move = func(l Ledger) Ledger {
+		n := to
+		n.Seq, n.Append = l.Seq+1, id
+		return n
+	}
+	if _, err := t.change(ctx, ch); err != nil {
+		return t.catalog.scrub.error(fmt.Errorf("rewind ledger of %s: %w", t.name, err))
+	}
+	return nil
+}
+
+// change is a move of the ledger, with or without files.
+type change struct {
+	id     string
+	files  []iceberg.DataFile
+	schema int
+	spec   int
+	admits func(l Ledger, broken error) error // broken: what reading the ledger complained of
+	passed func(Ledger) bool
+	move   func(Ledger) Ledger
+}
+
+// course is where a change stands between its attempts.
+type course struct {
+	began   time.Time
+	sent    int
+	failed  int      // tries in a row that ended before anything was sent
+	missing int      // loads in a row that found no table
+	pending *attempt // sent, and not settled
+	doubt   *attempt // sent, not in the table when last looked, and not proven dead
+	last    error
+}
+
+// attempt is one commit that was sent.
+type attempt struct {
+	st      *staged
+	began   time.Time
+	err     error
+	hint    hint
+	refusal bool // the catalog said no, rather than nothing
+}
+
+// change runs the compare-and-swap until it is clear how it ended.
+//
+// Each round loads the table and asks it, never the memory: is the change there
+// (landed), is the ledger still where it starts (build on this head and
+// commit), or has the ledger moved (fenced). An attempt whose answer is an
+// error, whatever the error, is settled by the next round's load; the following
+// attempt is not built before. Two attempts can't both land, as both assert a head.
+func (t *Table) change(ctx context.Context, ch change) (Commit, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	co := &course{began: time.Now()}
+	for {
+		s, err := t.reload(ctx)
+		if err != nil {
+			if err := t.afterFailedLoad(ctx, co, err); err != nil {
+				return Commit{}, err
+			}
+			continue
+		}
+		co.missing = 0
+		from, verdict := t.judge(s, ch)
+		if verdict == errLanded {
+			return t.landedBefore(s, ch, co, from), nil
+		}
+		again, err := t.settled(ctx, co, s, ch, from, verdict)
+		if err != nil {
+			return Commit{}, err
+		}
+		if again {
+			continue
+		}
+		c, done, err := t.attempt(ctx, co, s, ch, from)
+		if done || err != nil {
+			return c, err
+		}
+	}
+}
+
+// errLanded is judge's verdict that the change is in the table.
+var errLanded = errors.New("landed")
+
+// judge asks the table about a change: errLanded, nil (it may be committed here), or why not.
+func (t *Table) judge(s *state, ch change) (Ledger, error) {
+	l, broken := t.ledgerIn(s.meta)
+	if broken == nil && t.holds(s.meta, l, ch.id) {
+		return l, errLanded
+	}
+	return l, ch.admits(l, broken)
+}
+
+// settled closes a pending attempt that the table doesn't hold, and decides
+// whether to go on. again: time has passed, so that the table must be loaded anew.
+func (t *Table) settled(ctx context.Context, co *course, s *state, ch change, from Ledger, verdict error) (again bool, err error) {
+	p := co.pending
+	co.pending = nil
+	moved := p != nil && headID(s.meta) != headOf(p.st.base)
+	if co.doubt != nil && headID(s.meta) != headOf(co.doubt.st.base) {
+		co.doubt = nil // its head is gone: it can't land any more
+	}
+	if verdict != nil {
+		if p != nil && errors.Is(verdict, ErrFenced) && ch.passed(from) {
+			verdict = fmt.Errorf("%w (it stands at the end of this append: another instance wrote the same records, or this one did and its snapshot has expired)", verdict)
+		}
+		t.report(CommitAttempt{Number: co.sent, Outcome: "fenced", Err: verdict, Base: headID(s.meta), Took: time.Since(co.began)})
+		return false, verdict
+	}
+	if p == nil {
+		return false, nil
+	}
+	a := CommitAttempt{Number: co.sent, Outcome: "refused", Err: p.err, Base: headOf(p.st.base), Took: time.Since(p.began)}
+	if moved {
+		a.Outcome = "conflict"
+	} else if !p.refusal {
+		co.doubt = p
+	}
+	co.last = p.err
+	if limit := t.options.CommitAttempts; limit > 0 && co.sent >= limit {
+		t.report(a)
+		return false, co.end(fmt.Errorf("not committed after %d attempts: %w", co.sent, p.err))
+	}
+	a.Wait = backoff(co.sent, moved, p.hint.retryAfter)
+	t.report(a)
+	return true, co.sleep(ctx, a.Wait)
+}
+
+// attempt builds, stores and sends one commit. done: it landed.
+func (t *Table) attempt(ctx context.Context, co *course, s *state, ch change, from Ledger) (c Commit, done bool, err error) {
+	began := time.Now()
+	st, err := t.stage(s, ch, from)
+	if err == nil {
+		err = t.put(ctx, s, st)
+	}
+	if err != nil {
+		var unfit *unfitError
+		if errors.As(err, &unfit) {
+			return Commit{}, false, co.end(err)
+		}
+		return Commit{}, false, t.afterFailure(ctx, co, err)
+	}
+	co.failed = 0
+	co.sent++
+	meta, h, err := t.send(ctx, st)
+	if err != nil {
+		co.pending = &attempt{st: st, began: began, err: err, hint: h, refusal: errors.Is(err, table.ErrCommitFailed) || h.status >= 400 && h.status < 500 && h.status != 408}
+		return Commit{}, false, nil
+	}
+	t.landed(s, st, meta)
+	t.report(CommitAttempt{Number: co.sent, Outcome: "landed", Base: headOf(st.base), Took: time.Since(began)})
+	return Commit{
+		Snapshot: st.snapshot.SnapshotID, Seq: st.ledger.Seq, Rows: st.tally.rows, Files: st.tally.files, Bytes: st.tally.bytes,
+		Attempts: co.sent, Took: time.Since(co.began), SchemaChanged: outdated(s.meta, ch),
+	}, true, nil
+}
+
+// send commits. An answer that doesn't show our snapshot is an error like any other.
+func (t *Table) send(ctx context.Context, st *staged) (table.Metadata, hint, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	ctx, h := withHint(ctx)
+	meta, _, err := t.catalog.io.CommitTable(ctx, slices.Clone(t.ident), st.requires, st.updates)
+	if err != nil {
+		return nil, *h, err
+	}
+	if meta == nil || meta.SnapshotByID(st.snapshot.SnapshotID) == nil {
+		return nil, *h, fmt.Errorf("the catalog's answer doesn't show snapshot %d", st.snapshot.SnapshotID)
+	}
+	return meta, *h, nil
+}
+
+// landedBefore makes the Commit of a change that a load found in the table.
+func (t *Table) landedBefore(s *state, ch change, co *course, l Ledger) Commit {
+	c := Commit{Snapshot: headID(s.meta), Seq: l.Seq, Attempts: co.sent, Took: time.Since(co.began), SchemaChanged: outdated(s.meta, ch)}
+	for x := range ancestors(s.meta, s.meta.CurrentSnapshot()) {
+		if x.Summary != nil && x.Summary.Properties[t.keys.append] == ch.id {
+			c.Snapshot = x.SnapshotID
+			if seq, ok := t.seqOf(x); ok {
+				c.Seq = seq
+			}
+			break
+		}
+	}
+	for _, f := range ch.files {
+		c.Rows, c.Files, c.Bytes = c.Rows+f.Count(), c.Files+1, c.Bytes+f.FileSizeBytes()
+	}
+	a := CommitAttempt{Number: co.sent, Outcome: "landed", Base: headID(s.meta), Took: time.Since(co.began)}
+	if p := co.pending; p != nil {
+		a.Err, a.Base, a.Took = p.err, headOf(p.st.base), time.Since(p.began)
+		if headID(s.meta) == p.st.snapshot.SnapshotID {
+			t.landed(s, p.st, s.meta)
+		}
+	}
+	t.report(a)
+	return c
+}
+
+// afterFailedLoad decides after the table could not be loaded.
+func (t *Table) afterFailedLoad(ctx context.Context, co *course, err error) error {
+	if errors.Is(err, ErrReplaced) {
+		return err
+	}
+	if errors.Is(err, icecatalog.ErrNoSuchTable) {
+		co.missing++
+		if co.missing >= missingLoadsMax {
+			return fmt.Errorf("%w: %s is not in the catalog any more: %w", ErrReplaced, t.name, err)
+		}
+	}
+	return t.afterFailure(ctx, co, err)
+}
+
+// missingLoadsMax is how often in a row the catalog must say that there is no
+// such table. A proxy says so too, for a moment.
+const missingLoadsMax = 6
+
+// afterFailure waits after a try that sent nothing, or ends the change.
+func (t *Table) afterFailure(ctx context.Context, co *course, err error) error {
+	co.failed++
+	co.last = err
+	outcome := "refused"
+	if co.pending != nil || co.doubt != nil {
+		outcome = "unknown"
+	} else if limit := t.options.CommitAttempts; limit > 0 && co.failed >= limit {
+		t.report(CommitAttempt{Outcome: outcome, Err: err, Took: time.Since(co.began)})
+		return fmt.Errorf("not committed after %d tries: %w", co.failed, err)
+	}
+	wait := backoff(co.failed, false, 0)
+	t.report(CommitAttempt{Number: co.sent, Outcome: outcome, Err: err, Took: time.Since(co.began), Wait: wait})
+	return co.sleep(ctx, wait)
+}
+
+// sleep waits, or ends the change with the context.
+func (co *course) sleep(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return co.end(fmt.Errorf("%w, after: %w", context.Cause(ctx), co.last))
+	case <-timer.C:
+		return nil
+	}
+}
+
+// end returns err, as an unknown outcome when an attempt may be in the table or may get there still.
+func (co *course) end(err error) error {
+	if co.pending != nil || co.doubt != nil {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
+}
+
+const (
+	conflictWaitMin = 20 * time.Millisecond
+	conflictWaitMax = 2 * time.Second
+	failureWaitMin  = 200 * time.Millisecond
+	failureWaitMax  = 15 * time.Second
+)
+
+// backoff is the wait before try n+1: doubled each time, at least half of it by
+// chance, so that instances which failed together don't come back together.
+func backoff(n int, conflict bool, retryAfter time.Duration) time.Duration {
+	low, high := failureWaitMin, failureWaitMax
+	if conflict {
+		low, high = conflictWaitMin, conflictWaitMax
+	}
+	wait := min(low<<min(n-1, 20), high)
+	wait = wait/2 + rand.N(wait/2+1)
+	if retryAfter > 0 {
+		wait = max(wait, retryAfter+rand.N(retryAfter/4+1))
+	}
+	return wait
+}
+
+// outdated tells whether the table has left the schema or spec that the files were written under.
+func outdated(meta table.Metadata, ch change) bool {
+	return len(ch.files) > 0 && (meta.CurrentSchema().ID != ch.schema || meta.DefaultPartitionSpec() != ch.spec)
+}
+
+func headID(meta table.Metadata) int64 { return headOf(meta.CurrentSnapshot()) }
+
+func headOf(s *table.Snapshot) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.SnapshotID
+}
+
+// report tells and logs an attempt.
+func (t *Table) report(a CommitAttempt) {
+	a.Err = t.catalog.scrub.error(a.Err)
+	fields := []zap.Field{zap.Int("attempt", a.Number), zap.String("outcome", a.Outcome), zap.Int64("base", a.Base), zap.Duration("took", a.Took)}
+	if a.Wait > 0 {
+		fields = append(fields, zap.Duration("wait", a.Wait))
+	}
+	if a.Err != nil {
+		fields = append(fields, zap.NamedError("cause", a.Err))
+	}
+	if a.Outcome == "landed" && a.Err == nil {
+		t.log.Debug("commit attempt", fields...)
+	} else {
+		t.log.Warn("commit attempt", fields...)
+	}
+	if t.options.OnAttempt != nil {
+		t.options.OnAttempt(a)
+	}
+}

@@ -1,0 +1,154 @@
+package catalog
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	icecatalog "github.com/apache/iceberg-go/catalog"
+	"github.com/apache/iceberg-go/catalog/rest"
+)
+
+// openREST connects to an Iceberg REST catalog. Every property goes through as
+// it is: credential, token, oauth2-server-uri, scope, prefix, rest.sigv4-*, header.X.
+//
+// Source: Iceberg REST catalog OpenAPI; property names as in iceberg-go's rest.go.
+func (c *Catalog) openREST(ctx context.Context) error {
+	if c.config.URI == "" {
+		return errors.New("uri is missing: set [catalog] uri to the server's address, as http://localhost:8181")
+	}
+	properties := maps.Clone(c.properties)
+	properties["type"], properties["uri"] = "rest", c.config.URI
+	if c.config.Warehouse != "" {
+		properties["warehouse"] = c.config.Warehouse
+	}
+	cat, err := newREST(ctx, c.config, properties)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w%s", c.config.URI, err, restRemedy(err))
+	}
+	c.io = cat
+	c.closers = append(c.closers, cat.Close)
+	return nil
+}
+
+func newREST(ctx context.Context, config Config, properties map[string]string) (*rest.Catalog, error) {
+	options, err := restOptions(properties)
+	if err != nil {
+		return nil, err
+	}
+	return rest.NewCatalog(ctx, config.Name, config.URI, options...)
+}
+
+// restOptions hands all properties on, and those that the first request
+// already needs under their own options too.
+func restOptions(properties map[string]string) ([]rest.Option, error) {
+	options := []rest.Option{
+		rest.WithAdditionalProps(properties),
+		rest.WithWarehouseLocation(properties["warehouse"]),
+		rest.WithOAuthToken(properties["token"]),
+		rest.WithCredential(properties["credential"]),
+		rest.WithScope(properties["scope"]),
+		rest.WithAudience(properties["audience"]),
+		rest.WithResource(properties["resource"]),
+		rest.WithPrefix(properties["prefix"]),
+		rest.WithTransportFactory(func(t *tls.Config) (http.RoundTripper, func()) {
+			transport := newTransport(t)
+			return listener{transport}, transport.CloseIdleConnections
+		}),
+	}
+	server := properties["oauth2-server-uri"]
+	if server == "" {
+		server = properties["rest.authorization-url"]
+	}
+	if server != "" {
+		u, err := url.Parse(server)
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			return nil, errors.New("oauth2-server-uri must be a full URL")
+		}
+		options = append(options, rest.WithAuthURI(u))
+	}
+	if strings.EqualFold(properties["rest.sigv4-enabled"], "true") {
+		options = append(options, rest.WithSigV4RegionSvc(properties["rest.signing-region"], properties["rest.signing-name"]))
+	}
+	if strings.EqualFold(properties["rest.tls.skip-verify"], "true") {
+		options = append(options, rest.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}))
+	}
+	return options, nil
+}
+
+// restRemedy says what to look at.
+func restRemedy(err error) string {
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, rest.ErrOAuthError), errors.Is(err, rest.ErrUnauthorized):
+		return " (check credential, token, scope and oauth2-server-uri in [catalog.properties])"
+	case errors.Is(err, rest.ErrForbidden):
+		return " (the catalog knows these credentials but refuses them: check the grants, and warehouse)"
+	case errors.Is(err, rest.ErrBadRequest), errors.Is(err, icecatalog.ErrNoSuchNamespace):
+		return " (check warehouse and prefix)"
+	case errors.As(err, &dns), errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):
+		return " (check [catalog] uri, and that the server runs and is reachable from here)"
+	case errors.Is(err, rest.ErrRESTError):
+		return " (check that [catalog] uri is the catalog's root, without /v1)"
+	}
+	return ""
+}
+
+// hint is what an answer tells beyond the body. A call puts one into its context.
+type hint struct {
+	status     int
+	retryAfter time.Duration
+}
+
+type hintKey struct{}
+
+// withHint returns a context whose REST calls fill the hint.
+func withHint(ctx context.Context) (context.Context, *hint) {
+	h := &hint{}
+	return context.WithValue(ctx, hintKey{}, h), h
+}
+
+// listener notes the status and the Retry-After of answers, which iceberg-go keeps to itself.
+type listener struct{ inner http.RoundTripper }
+
+func (l listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	rsp, err := l.inner.RoundTrip(r)
+	if h, ok := r.Context().Value(hintKey{}).(*hint); ok && err == nil {
+		h.status, h.retryAfter = rsp.StatusCode, retryAfter(rsp.Header.Get("Retry-After"), time.Now())
+	}
+	return rsp, err
+}
+
+// retryAfterMax bounds the patience a server can ask for.
+const retryAfterMax = time.Minute
+
+// retryAfter reads seconds or an HTTP date.
+func retryAfter(value string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
+		return min(time.Duration(min(seconds, 3600))*time.Second, retryAfterMax)
+	}
+	if at, err := http.ParseTime(value); err == nil && at.After(now) {
+		return min(at.Sub(now), retryAfterMax)
+	}
+	return 0
+}
+
+// newTransport is net/http's with limits for the time a server may keep silent.
+func newTransport(security *tls.Config) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16
+	t.ResponseHeaderTimeout = commitTimeout
+	if security != nil {
+		t.TLSClientConfig = security
+	}
+	return t
+}
