@@ -36,15 +36,15 @@ func (a *arena) write(p []byte) {
 	}
 }
 
-// appendTo appends the n bytes at place at to to.
-func (a *arena) appendTo(to []byte, at, n int64) []byte {
+// pieces appends to to the slices that together are the n bytes at place at.
+func (a *arena) pieces(to [][]byte, at, n int64) [][]byte {
 	if at < 0 || n < 0 || at+n > a.used {
 		panic(fmt.Sprintf("arena of %d bytes: read %d at %d", a.used, n, at))
 	}
 	for n > 0 {
 		within := at % blockBytes
 		part := min(n, blockBytes-within)
-		to = append(to, a.blocks[at/blockBytes][within:within+part]...)
+		to = append(to, a.blocks[at/blockBytes][within:within+part])
 		at, n = at+part, n-part
 	}
 	return to

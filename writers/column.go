@@ -3,6 +3,7 @@ package writers
 import (
 	"bytes"
 	"encoding/binary"
+	"math/bits"
 )
 
 // column is one leaf of an open file: its open page and what its closed pages
@@ -30,82 +31,159 @@ type column struct {
 // bytes, a run of at most five, a level.
 const levelRoomBytes = 16
 
-// chunkRows bounds the rows that are looked at before they are copied, so that
-// the places of their values fit on the stack.
+// chunkRows bounds the rows that are copied at a time, so that the places of
+// their values fit on the stack.
 const chunkRows = 256
 
 // appendFlat scatters rows of a column outside of lists and maps. batchRows
 // are all rows of the batch.
 func (e *Encoder) appendFlat(c *column, src *Column, rows []int32, batchRows int) {
-	var at [chunkRows]uint32 // where the chunk's values are in src
-	rank := rank{dense: src.Values(c.leaf.Kind) == batchRows}
+	rank := rank{def: src.Def, max: c.leaf.MaxDef, dense: src.Values(c.leaf.Kind) == batchRows}
+	if c.leaf.Kind == Bytes {
+		e.appendFlatBytes(c, src, rows, &rank)
+		return
+	}
+	var scratch [chunkRows]int32
+	width := c.leaf.bytesEach()
+	each := width + c.levelBytes()
 	for len(rows) > 0 {
-		n, values := c.fit(src, rows, &at, &rank, e.pageBytes)
-		if n == 0 {
+		n := (e.pageBytes - c.openBytes()) / each
+		if n <= 0 && c.openRows > 0 {
 			e.closePage(c)
 			continue
 		}
-		if c.leaf.MaxDef > 0 {
-			c.def = e.grow(c.def, n)
-			levels := c.def[len(c.def)-n:]
-			for i, row := range rows[:n] {
-				levels[i] = src.Def[row]
-			}
+		n = min(max(n, 1), len(rows), chunkRows)
+		places := rows[:n]
+		if !rank.dense {
+			places = rank.places(rows[:n], &scratch)
 		}
-		e.scatter(c, src, at[:values])
+		if c.leaf.MaxDef > 0 {
+			e.appendDef(c, src, rows[:n])
+		}
+		if len(places) > 0 {
+			c.leaf.scatter(e.extend(c, len(places)*width), src, places)
+		}
 		c.openRows += n
-		c.openValues += values
+		c.openValues += len(places)
 		rows = rows[n:]
 	}
 }
 
-// rank finds the place of a row's value among values that are dense.
+// appendFlatBytes is appendFlat for byte strings, whose lengths decide row by
+// row where a page ends.
+func (e *Encoder) appendFlatBytes(c *column, src *Column, rows []int32, rank *rank) {
+	levels := c.levelBytes()
+	first := 0 // of the rows whose levels aren't in the page yet
+	used := c.openBytes()
+	for i, row := range rows {
+		place, there := row, true
+		if !rank.dense {
+			place, there = rank.of(row)
+		}
+		var from, end, size uint32
+		if there {
+			if end = src.End[place]; place > 0 {
+				from = src.End[place-1]
+			}
+			size = 4 + end - from
+		}
+		if used += levels + int(size); used > e.pageBytes && c.openRows+i-first > 0 {
+			e.appendDef(c, src, rows[first:i])
+			c.openRows += i - first
+			e.closePage(c)
+			first, used = i, c.openBytes()+levels+int(size)
+		}
+		if there {
+			if at := len(c.values); at > 0 && at+int(size) <= cap(c.values) {
+				c.values = c.values[:at+int(size)]
+				binary.LittleEndian.PutUint32(c.values[at:], size-4)
+				copy(c.values[at+4:], src.Arena[from:end])
+			} else {
+				to := e.extend(c, int(size))
+				binary.LittleEndian.PutUint32(to, size-4)
+				copy(to[4:], src.Arena[from:end])
+			}
+			c.openValues++
+		}
+	}
+	e.appendDef(c, src, rows[first:])
+	c.openRows += len(rows) - first
+}
+
+// appendDef copies the definition levels of rows.
+func (e *Encoder) appendDef(c *column, src *Column, rows []int32) {
+	if c.leaf.MaxDef == 0 || len(rows) == 0 {
+		return
+	}
+	c.def = e.grow(c.def, len(rows))
+	levels := c.def[len(c.def)-len(rows):]
+	for i, row := range rows {
+		levels[i] = src.Def[row]
+	}
+}
+
+// levelBytes returns the bytes of an entry's levels in an open page.
+func (c *column) levelBytes() int {
+	return min(int(c.leaf.MaxDef), 1) + min(int(c.leaf.MaxRep), 1)
+}
+
+// openBytes returns the size of the open page, which must stay below the limit.
+func (c *column) openBytes() int {
+	return len(c.def) + len(c.rep) + max(len(c.values), c.room)
+}
+
+// rank finds the place of a row's value among values that are dense. It is
+// fast for ascending rows.
 type rank struct {
-	dense bool // every row has a value
+	def   []uint8
+	max   uint8
+	dense bool // every row has a value, at its own place
 	row   int32
-	value uint32 // how many values the rows before row have
+	value int32 // how many values the rows before row have
 }
 
 // of returns the place of row's value and whether it has one.
-func (r *rank) of(row int32, def []uint8, max uint8) (uint32, bool) {
-	if r.dense {
-		return uint32(row), true
-	}
+func (r *rank) of(row int32) (place int32, there bool) {
 	if row < r.row {
 		r.row, r.value = 0, 0
 	}
-	r.value += uint32(countByte(def[r.row:row], max))
+	if r.max > 1 {
+		r.value += int32(bytes.Count(r.def[r.row:row], []byte{r.max}))
+	} else {
+		r.value += int32(countOnes(r.def, int(r.row), int(row)))
+	}
 	r.row = row
-	return r.value, def[row] == max
+	return r.value, r.def[row] == r.max
 }
 
-// fit returns how many of rows the open page takes and puts into at where
-// their values are. An empty page takes at least one row, however large.
-func (c *column) fit(src *Column, rows []int32, at *[chunkRows]uint32, rank *rank, pageBytes int) (n, values int) {
-	left := pageBytes - len(c.def) - max(len(c.values), c.room)
-	levels, width := 0, c.leaf.bytesEach()
-	if c.leaf.MaxDef > 0 {
-		levels = 1
-	}
-	rows = rows[:min(len(rows), chunkRows)]
+// places returns where the values of rows are, as far as they have any.
+func (r *rank) places(rows []int32, scratch *[chunkRows]int32) []int32 {
+	n := 0
 	for _, row := range rows {
-		place, there := rank.of(row, src.Def, c.leaf.MaxDef)
-		left -= levels
+		place, there := r.of(row)
+		scratch[n] = place
 		if there {
-			if left -= width; width == 0 {
-				left -= 4 + src.length(place)
-			}
+			n++
 		}
-		if left < 0 && c.openRows+n > 0 {
-			return n, values
-		}
-		if there {
-			at[values] = place
-			values++
-		}
-		n++
 	}
-	return n, values
+	return scratch[:n]
+}
+
+// countOnes counts the ones among levels of 0 and 1 from one place to another.
+func countOnes(levels []uint8, from, to int) (n int) {
+	for ; from+8 <= to; from += 8 {
+		n += bits.OnesCount64(binary.LittleEndian.Uint64(levels[from:]))
+	}
+	if from == to {
+		return n
+	}
+	if from+8 <= len(levels) {
+		return n + bits.OnesCount64(binary.LittleEndian.Uint64(levels[from:])<<(64-8*(to-from)))
+	}
+	for _, level := range levels[from:to] {
+		n += int(level)
+	}
+	return n
 }
 
 // bytesEach returns the bytes of a value in an open page; 0: they differ.
@@ -123,51 +201,25 @@ func (l *Leaf) bytesEach() int {
 	return 0
 }
 
-// length returns the length of a value of kind Bytes or Fixed.
-func (c *Column) length(i uint32) int {
-	if i == 0 {
-		return int(c.End[0])
-	}
-	return int(c.End[i] - c.End[i-1])
-}
-
-// scatter appends the values of src at the given places to the open page.
-func (e *Encoder) scatter(c *column, src *Column, at []uint32) {
-	if len(at) == 0 {
-		return
-	}
-	width := c.leaf.bytesEach()
-	size := width * len(at)
-	if width == 0 {
-		for _, i := range at {
-			size += 4 + src.length(i)
-		}
-	}
-	to := e.extend(c, size)
-	switch c.leaf.Kind {
+// scatter writes the values at the given places of src, which have one width,
+// to to.
+func (l *Leaf) scatter(to []byte, src *Column, places []int32) {
+	switch l.Kind {
 	case Bool:
-		for k, i := range at {
+		for k, i := range places {
 			to[k] = byte(src.Fixed[i])
 		}
 	case Int32, Float:
-		for k, i := range at {
+		for k, i := range places {
 			binary.LittleEndian.PutUint32(to[k*4:], uint32(src.Fixed[i]))
 		}
 	case Int64, Double:
-		for k, i := range at {
+		for k, i := range places {
 			binary.LittleEndian.PutUint64(to[k*8:], uint64(src.Fixed[i]))
 		}
 	case Fixed:
-		for k, i := range at {
-			copy(to[k*width:(k+1)*width], src.Arena[int(i)*width:])
-		}
-	case Bytes:
-		for _, i := range at {
-			end := src.End[i]
-			n := src.length(i)
-			binary.LittleEndian.PutUint32(to, uint32(n))
-			copy(to[4:], src.Arena[int(end)-n:end])
-			to = to[4+n:]
+		for _, i := range places {
+			to = to[copy(to, src.Arena[int(i)*l.Width:][:l.Width]):]
 		}
 	}
 }
@@ -175,57 +227,93 @@ func (e *Encoder) scatter(c *column, src *Column, at []uint32) {
 // appendNested copies rows of a column inside a list or map: neighbours
 // together, for their entries and values lie together.
 func (e *Encoder) appendNested(c *column, src *Column, rows []int32) {
-	width := c.leaf.bytesEach()
 	for len(rows) > 0 {
-		first := rows[0]
-		entry, value := src.Entry[first], src.Value[first]
-		n := 0
-		for n < len(rows) && rows[n] == first+int32(n) {
-			entries := int(src.Entry[rows[n]+1] - entry)
-			values := int(src.Value[rows[n]+1] - value)
-			size := values * width
-			if width == 0 && values > 0 {
-				size = 4*values + src.span(value, value+uint32(values))
-			}
-			if len(c.def)+len(c.rep)+max(len(c.values), c.room)+2*entries+size > e.pageBytes && c.openRows+n > 0 {
-				break
-			}
-			n++
-		}
+		n := c.fitNested(src, rows, e.pageBytes)
 		if n == 0 {
 			e.closePage(c)
 			continue
 		}
-		toEntry, toValue := src.Entry[first+int32(n)], src.Value[first+int32(n)]
-		c.def = e.grow(c.def, int(toEntry-entry))
-		copy(c.def[len(c.def)-int(toEntry-entry):], src.Def[entry:toEntry])
-		c.rep = e.grow(c.rep, int(toEntry-entry))
-		copy(c.rep[len(c.rep)-int(toEntry-entry):], src.Rep[entry:toEntry])
-		e.transfer(c, src, value, toValue)
+		first, end := rows[0], rows[0]+int32(n)
+		def, rep := src.Def[src.Entry[first]:src.Entry[end]], src.Rep[src.Entry[first]:src.Entry[end]]
+		c.def = e.grow(c.def, len(def))
+		copy(c.def[len(c.def)-len(def):], def)
+		c.rep = e.grow(c.rep, len(rep))
+		copy(c.rep[len(c.rep)-len(rep):], rep)
+		e.transfer(c, src, int(src.Value[first]), int(src.Value[end]))
 		c.openRows += n
-		c.openValues += int(toValue - value)
 		rows = rows[n:]
 	}
 }
 
-// span returns the bytes of the values from one place to another.
+// fitNested returns how many of rows, from the first one on, follow each other
+// in src and fit into the open page. An empty page takes at least one row,
+// however large.
+func (c *column) fitNested(src *Column, rows []int32, pageBytes int) (n int) {
+	first := rows[0]
+	entry, value := src.Entry[first], src.Value[first]
+	left := pageBytes - c.openBytes()
+	width := c.leaf.bytesEach()
+	for n < len(rows) && rows[n] == first+int32(n) {
+		end := src.Value[rows[n]+1]
+		size := 2*int(src.Entry[rows[n]+1]-entry) + int(end-value)*width
+		if width == 0 {
+			size += 4*int(end-value) + src.span(value, end)
+		}
+		if size > left && c.openRows+n > 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// span returns the bytes of the values of kind Bytes from one place to another.
 func (c *Column) span(from, to uint32) int {
-	if from == 0 {
+	switch {
+	case from == to:
+		return 0
+	case from == 0:
 		return int(c.End[to-1])
 	}
 	return int(c.End[to-1] - c.End[from-1])
 }
 
 // transfer appends the values of src from one place to another to the open page.
-func (e *Encoder) transfer(c *column, src *Column, from, to uint32) {
-	var at [chunkRows]uint32
-	for from < to {
-		n := min(to-from, chunkRows)
-		for i := range n {
-			at[i] = from + i
+func (e *Encoder) transfer(c *column, src *Column, from, end int) {
+	c.openValues += end - from
+	if from == end {
+		return
+	}
+	width := c.leaf.bytesEach()
+	if width == 0 {
+		to := e.extend(c, 4*(end-from)+src.span(uint32(from), uint32(end)))
+		at := uint32(0)
+		if from > 0 {
+			at = src.End[from-1]
 		}
-		e.scatter(c, src, at[:n])
-		from += n
+		for _, ends := range src.End[from:end] {
+			binary.LittleEndian.PutUint32(to, ends-at)
+			to = to[4+copy(to[4:], src.Arena[at:ends]):]
+			at = ends
+		}
+		return
+	}
+	to := e.extend(c, (end-from)*width)
+	switch c.leaf.Kind {
+	case Bool:
+		for i, v := range src.Fixed[from:end] {
+			to[i] = byte(v)
+		}
+	case Int32, Float:
+		for i, v := range src.Fixed[from:end] {
+			binary.LittleEndian.PutUint32(to[i*4:], uint32(v))
+		}
+	case Int64, Double:
+		for i, v := range src.Fixed[from:end] {
+			binary.LittleEndian.PutUint64(to[i*8:], uint64(v))
+		}
+	case Fixed:
+		copy(to, src.Arena[from*width:end*width])
 	}
 }
 
@@ -263,9 +351,4 @@ func (e *Encoder) empty(c *column) {
 		*b = (*b)[:0]
 	}
 	c.openRows, c.openValues = 0, 0
-}
-
-// countByte counts the bytes that equal v.
-func countByte(b []uint8, v uint8) int {
-	return bytes.Count(b, []byte{v})
 }

@@ -1,6 +1,7 @@
 package writers
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -39,17 +40,20 @@ func (e *Encoder) write() ([]byte, error) {
 	e.footer(&tail, chunks, schema)
 	tail.to = binary.LittleEndian.AppendUint32(tail.to, uint32(len(tail.to)-footer))
 
-	body := append(make([]byte, 0, at+int64(len(tail.to)+len(magic))), magic...)
+	pieces := [][]byte{[]byte(magic)}
 	for i := range e.columns {
 		for k := range e.columns[i].pages {
 			p := &e.columns[i].pages[k]
-			body = e.arena.appendTo(body, p.at, int64(p.stored))
+			pieces = e.arena.pieces(pieces, p.at, int64(p.stored))
 		}
 	}
-	if int64(len(body)) != at {
-		panic(fmt.Sprintf("pages end at %d, were to end at %d", len(body), at))
+	pieces = append(pieces, tail.to, []byte(magic))
+	// Join takes memory that isn't cleared first, which shows at this size.
+	body := bytes.Join(pieces, nil)
+	if want := at + int64(len(tail.to)+len(magic)); int64(len(body)) != want {
+		panic(fmt.Sprintf("file has %d bytes, its footer says %d", len(body), want))
 	}
-	return append(append(body, tail.to...), magic...), nil
+	return body, nil
 }
 
 // chunk is where a column lies in the file.

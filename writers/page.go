@@ -1,6 +1,7 @@
 package writers
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
 	"math"
@@ -33,16 +34,16 @@ func (e *Encoder) closePage(c *column) {
 	}
 	e.extend(c, 0)
 	plain := c.values[c.room:]
+	p := presses.Get().(*press)
+	body := c.assemble(p, plain)
+	out := p.squeeze(e.codec, body)
+	// Compression has brought the page back into the cache: now look at its values.
 	b, values := measure(c.leaf, plain)
 	entries := values
 	if c.leaf.MaxDef > 0 {
 		entries = len(c.def)
 	}
 	c.check(entries, values)
-
-	p := presses.Get().(*press)
-	body := c.assemble(p, plain)
-	out := p.squeeze(e.codec, body)
 	header := p.header(len(body), len(out), entries, encodingPlain, crc32.ChecksumIEEE(out))
 
 	next := page{
@@ -64,7 +65,7 @@ func (c *column) check(entries, values int) {
 			c.leaf.Name, c.openRows, len(c.def), len(c.rep), c.openValues, values))
 	}
 	if len(c.def) > 0 {
-		if there := countByte(c.def, c.leaf.MaxDef); there != values {
+		if there := bytes.Count(c.def, []byte{c.leaf.MaxDef}); there != values {
 			panic(fmt.Sprintf("column %s: page has %d values, its definition levels say %d", c.leaf.Name, values, there))
 		}
 	}
