@@ -35,12 +35,10 @@ const levelRoomBytes = 16
 // their values fit on the stack.
 const chunkRows = 256
 
-// appendFlat scatters rows of a column outside of lists and maps. batchRows
-// are all rows of the batch.
-func (e *Encoder) appendFlat(c *column, src *Column, rows []int32, batchRows int) {
-	rank := rank{def: src.Def, max: c.leaf.MaxDef, dense: src.Values(c.leaf.Kind) == batchRows}
+// appendFlat scatters rows of a column outside of lists and maps.
+func (e *Encoder) appendFlat(c *column, src *Column, rows []int32, rank *rank) {
 	if c.leaf.Kind == Bytes {
-		e.appendFlatBytes(c, src, rows, &rank)
+		e.appendFlatBytes(c, src, rows, rank)
 		return
 	}
 	var scratch [chunkRows]int32
@@ -133,17 +131,34 @@ func (c *column) openBytes() int {
 }
 
 // rank finds the place of a row's value among values that are dense. It is
-// fast for ascending rows.
+// fast for ascending rows, and for any after tabulate.
 type rank struct {
 	def   []uint8
 	max   uint8
-	dense bool // every row has a value, at its own place
+	dense bool    // every row has a value, at its own place
+	table []int32 // the place of every row's value, if not nil
 	row   int32
 	value int32 // how many values the rows before row have
 }
 
+// tabulate finds the places of all rows at once and keeps them in table.
+func (r *rank) tabulate(table *placeTable) {
+	if cap(*table) < len(r.def) {
+		*table = make(placeTable, len(r.def))
+	}
+	r.table = (*table)[:len(r.def)]
+	value := int32(0)
+	for row, def := range r.def {
+		r.table[row] = value
+		value -= (int32(def^r.max) - 1) >> 31 // one more where they are equal
+	}
+}
+
 // of returns the place of row's value and whether it has one.
 func (r *rank) of(row int32) (place int32, there bool) {
+	if r.table != nil {
+		return r.table[row], r.def[row] == r.max
+	}
 	if row < r.row {
 		r.row, r.value = 0, 0
 	}

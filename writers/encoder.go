@@ -77,21 +77,7 @@ func NewEncoder(layout *Layout, o EncoderOptions) (*Encoder, error) {
 // Append adds rows of b, in the order given. It only reads b and keeps nothing
 // of it. b must be of the encoder's layout.
 func (e *Encoder) Append(b *Batch, rows []int32) {
-	if b.Layout != e.layout {
-		panic("batch and encoder have different layouts")
-	}
-	if len(rows) == 0 {
-		return
-	}
-	for i := range e.columns {
-		c := &e.columns[i]
-		if c.leaf.MaxRep > 0 {
-			e.appendNested(c, &b.Columns[i], rows)
-		} else {
-			e.appendFlat(c, &b.Columns[i], rows, b.Rows)
-		}
-	}
-	e.rows += int64(len(rows))
+	Scatter([]Share{{Batch: b, Rows: rows, To: e}})
 }
 
 // Rows returns how many rows have been added.

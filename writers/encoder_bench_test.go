@@ -32,7 +32,10 @@ func BenchmarkEncoder(b *testing.B) {
 	}
 }
 
-const benchBuckets = 64
+const (
+	benchBuckets = 64
+	benchRound   = 16 // batches a poll
+)
 
 // load is rows to encode, dealt to buckets in several ways.
 type load struct {
@@ -81,10 +84,15 @@ func (l *load) encode(b *testing.B, codec string) {
 	b.SetBytes(l.sizes[0])
 	b.ReportAllocs()
 	before := cpuTime(b)
+	var shares []Share
 	for i := 0; b.Loop(); i++ {
 		batch, deal := i%len(l.batches), &l.deals[i%len(l.deals)]
 		for k, e := range encoders {
-			e.Append(l.batches[batch], deal[k])
+			shares = append(shares, Share{Batch: l.batches[batch], Rows: deal[k], To: e})
+		}
+		if len(shares) >= benchRound*benchBuckets {
+			Scatter(shares)
+			shares = shares[:0]
 		}
 		raw += l.sizes[batch]
 		if pending += l.sizes[batch]; pending > 256<<20 {
@@ -92,6 +100,7 @@ func (l *load) encode(b *testing.B, codec string) {
 			pending = 0
 		}
 	}
+	Scatter(shares)
 	finish()
 	b.ReportMetric(float64(raw)/1e6/(cpuTime(b)-before).Seconds(), "cpu-MB/s")
 	b.ReportMetric(float64(raw)/float64(stored), "ratio")
