@@ -15,6 +15,7 @@ import (
 	icecatalog "github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 )
 
 // Append is data files and the offsets that their records came from: the
@@ -205,6 +206,17 @@ type attempt struct {
 func (t *Table) change(ctx context.Context, ch change) (Commit, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	u := t.planUpkeep()
+	var beside errgroup.Group
+	beside.Go(func() error { u.run(t); return nil })
+	c, err := t.swap(ctx, ch)
+	_ = beside.Wait()
+	u.finish(t)
+	return c, err
+}
+
+// swap is the loop of change.
+func (t *Table) swap(ctx context.Context, ch change) (Commit, error) {
 	co := &course{began: time.Now()}
 	for {
 		s, err := t.reload(ctx)
@@ -296,6 +308,9 @@ func (t *Table) attempt(ctx context.Context, co *course, s *state, ch change, fr
 	}
 	co.failed = 0
 	co.sent++
+	if st.merge != nil {
+		st.merge.sent = true
+	}
 	meta, h, err := t.send(ctx, st)
 	if err != nil {
 		co.pending = &attempt{st: st, began: began, err: err, hint: h, refusal: errors.Is(err, table.ErrCommitFailed) || h.status >= 400 && h.status < 500 && h.status != 408}

@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"context"
+	"errors"
+	"io/fs"
 	"strings"
 
-	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 )
 
@@ -57,14 +59,134 @@ func isOurSnapshot(s *table.Snapshot) bool {
 	return false
 }
 
-// waste is what landed commits left behind: locations that nothing names any more.
-type waste struct{ locations []string }
-
-// merged is a prepared merge of manifests.
-type merged struct{}
-
-func (t *Table) takeMerge(st *staged, list []iceberg.ManifestFile) []iceberg.ManifestFile {
-	return list
+// waste is what landed commits left behind: locations that nothing names any
+// more, and manifests that only old snapshots still name.
+type waste struct {
+	locations []string
+	tries     map[string]int
+	replaced  []replaced
 }
 
-func (t *Table) collect(before *state, st *staged, after table.Metadata) {}
+const (
+	// wasteMax bounds what is remembered; what is forgotten is an orphan and goes with those.
+	wasteMax = 4096
+	// removedAtOnceMax bounds the removals beside one commit.
+	removedAtOnceMax = 32
+	// removeTriesMax bounds the tries for one location.
+	removeTriesMax = 3
+)
+
+// replaced are manifests that a snapshot took out of the list by merging them.
+// They can go once all snapshots before it are gone.
+type replaced struct {
+	sequence  int64
+	last      int64 // the newest snapshot known to descend from the one that replaced them
+	locations []string
+}
+
+func (w *waste) add(locations ...string) {
+	if len(w.locations)+len(locations) <= wasteMax {
+		w.locations = append(w.locations, locations...)
+	}
+}
+
+func (w *waste) take() []string {
+	n := min(len(w.locations), removedAtOnceMax)
+	out := w.locations[:n:n]
+	w.locations = w.locations[n:]
+	return out
+}
+
+func (w *waste) giveBack(locations []string) {
+	for _, l := range locations {
+		if w.tries == nil {
+			w.tries = map[string]int{}
+		}
+		if w.tries[l]++; w.tries[l] < removeTriesMax {
+			w.add(l)
+		} else {
+			delete(w.tries, l)
+		}
+	}
+}
+
+// collect notes what a commit that is proven to be in the table made useless.
+func (t *Table) collect(before *state, st *staged, after table.Metadata) {
+	for _, s := range st.expired {
+		if isOurList(s.ManifestList) && after.SnapshotByID(s.SnapshotID) == nil {
+			t.waste.add(s.ManifestList)
+		}
+	}
+	if st.merge != nil {
+		r := replaced{sequence: st.snapshot.SequenceNumber, last: st.snapshot.SnapshotID}
+		for _, m := range st.merge.inputs {
+			r.locations = append(r.locations, m.FilePath())
+		}
+		if len(t.waste.replaced) < wasteMax/mergeFan {
+			t.waste.replaced = append(t.waste.replaced, r)
+		}
+		t.ready = nil
+	}
+	t.collectManifests(st, after)
+	t.collectMetadata(before, after)
+}
+
+// collectManifests lets go of merged manifests that no snapshot names any more.
+// Proof: the history is a line (every snapshot is an ancestor of the head, and
+// nothing else is named), the head descends from the snapshot that replaced
+// them, and no snapshot is older than that one.
+func (t *Table) collectManifests(st *staged, after table.Metadata) {
+	inLine := map[int64]bool{}
+	oldest := st.snapshot.SequenceNumber
+	for s := range ancestors(after, after.CurrentSnapshot()) {
+		inLine[s.SnapshotID] = true
+		oldest = min(oldest, s.SequenceNumber)
+	}
+	line := len(inLine) == len(after.Snapshots())
+	for name := range after.Refs() {
+		line = line && name == table.MainBranch
+	}
+	keep := t.waste.replaced[:0]
+	for _, r := range t.waste.replaced {
+		if !inLine[r.last] {
+			continue // the history went another way, or left us behind: an orphan at most
+		}
+		r.last = st.snapshot.SnapshotID
+		if line && oldest >= r.sequence {
+			t.waste.add(r.locations...)
+			continue
+		}
+		keep = append(keep, r)
+	}
+	t.waste.replaced = keep
+}
+
+// collectMetadata lets go of the metadata files that fell out of the metadata
+// log, where the table asks for it and no catalog server does it.
+func (t *Table) collectMetadata(before *state, after table.Metadata) {
+	if !t.catalog.trimsLogs || !after.Properties().GetBool(table.MetadataDeleteAfterCommitEnabledKey, table.MetadataDeleteAfterCommitEnabledDefault) {
+		return
+	}
+	kept := map[string]bool{}
+	for e := range after.PreviousFiles() {
+		kept[e.MetadataFile] = true
+	}
+	for e := range before.meta.PreviousFiles() {
+		if !kept[e.MetadataFile] && e.MetadataFile != before.location && strings.HasSuffix(e.MetadataFile, ".metadata.json") {
+			t.waste.add(e.MetadataFile)
+		}
+	}
+}
+
+// Sweep removes what is known to be useless and was not yet removed beside a
+// commit. It is for the end of a run; failures are left to the removal of orphans.
+func (t *Table) Sweep(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.waste.locations) > 0 && ctx.Err() == nil {
+		u := &upkeep{state: t.view.Load(), garbage: t.waste.take()}
+		u.run(t)
+	}
+}
+
+func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -58,6 +58,9 @@ func enter(ctx context.Context, location *url.URL, properties map[string]string)
 	doors.Lock()
 	open := doors.open[properties[doorKey]]
 	doors.Unlock()
+	if _, named := properties[doorKey]; !named && (location.Scheme == "" || location.Scheme == "file") {
+		return icebergio.LocalFS{}, nil // somebody uses iceberg-go without a Catalog of ours
+	}
 	if open == nil {
 		return nil, fmt.Errorf("open store of %s: no catalog is open for it", location.Redacted())
 	}

@@ -255,3 +255,15 @@ var (
 	_ io.Writer             = (*buffered)(nil)
 	_                       = fs.ErrNotExist
 )
+
+func dirNames(tb testing.TB, dir string) (names []string) {
+	tb.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
