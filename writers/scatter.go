@@ -1,6 +1,9 @@
 package writers
 
-import "sync"
+import (
+	"fmt"
+	"sync"
+)
 
 // Share is what one open file gets of a batch: Rows, in this order.
 type Share struct {
@@ -58,6 +61,9 @@ func scatterColumn(column int, shares []Share, places *placeTable) {
 		if s.Batch != last {
 			last = s.Batch
 			r = rank{def: src.Def, max: c.leaf.MaxDef, dense: src.Values(c.leaf.Kind) == s.Batch.Rows}
+			if !r.dense && c.leaf.MaxDef == 0 {
+				panic(fmt.Sprintf("column %s: %d values for %d rows", c.leaf.Name, src.Values(c.leaf.Kind), last.Rows))
+			}
 			if !r.dense && rowsOf(shares[i:]) > s.Batch.Rows/4 {
 				r.tabulate(places)
 			}
