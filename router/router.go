@@ -1,0 +1,213 @@
+// Package router decides when: it polls, buckets, cuts, hands over, drains and
+// reports. What the bytes are is for package writers, what is true for package
+// catalog.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"icerouter/catalog"
+	"icerouter/writers"
+)
+
+// Options are what the command line adds to the configuration.
+type Options struct {
+	Once     bool   // stop at the ends of the topics as of start
+	Version  string // for /status and metrics
+	Progress func() // called after each commit and when an ingest looks idle; may be nil
+}
+
+// Restarts of an ingest that failed: the wait doubles up to the maximum.
+const (
+	restartWaitMin = time.Second
+	restartWaitMax = time.Minute
+)
+
+// Router runs the configured ingests and the HTTP server.
+type Router struct {
+	cfg     Config
+	options Options
+	log     *zap.Logger
+	metrics *metrics
+	states  []*ingestState
+	started time.Time
+}
+
+// New assembles a router. It talks to nobody yet.
+func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	r := &Router{cfg: cfg, options: o, log: log, metrics: newMetrics(), started: time.Now()}
+	for _, in := range cfg.Ingest {
+		r.states = append(r.states, newIngestState(in, r.metrics.ingest(in.Name)))
+	}
+	return r, nil
+}
+
+// Status returns what the router is doing.
+func (r *Router) Status() Status {
+	s := Status{Version: r.options.Version, Started: r.started}
+	for _, in := range r.states {
+		s.Ingests = append(s.Ingests, in.status())
+	}
+	return s
+}
+
+// Run runs until ctx ends (then it drains: the last cuts are committed), until
+// hard ends or the stop timeout is over (then it lets go at once; nothing is
+// lost, the next start resumes), or until no ingest is left running. With Once
+// it returns when every ingest has reached its end.
+func (r *Router) Run(ctx, hard context.Context) error {
+	debug.SetMemoryLimit(int64(r.cfg.MemoryMax))
+	work, cancel := context.WithCancel(hard)
+	defer cancel()
+	unwatch := context.AfterFunc(ctx, func() {
+		time.AfterFunc(r.cfg.StopTimeout, cancel)
+	})
+	defer unwatch()
+
+	closeHTTP, err := r.serve()
+	if err != nil {
+		return err
+	}
+	defer closeHTTP()
+	r.logStart()
+
+	stores := writers.NewStores(r.log)
+	defer stores.Close()
+	all, stopAll := context.WithCancel(ctx)
+	defer stopAll()
+	failures := make([]error, len(r.cfg.Ingest))
+	var g errgroup.Group
+	for i := range r.cfg.Ingest {
+		g.Go(func() error {
+			failures[i] = r.supervise(all, work, i, stores)
+			if failures[i] != nil && r.cfg.OnFailure == "stop_all" {
+				stopAll()
+			}
+			return nil
+		})
+	}
+	g.Wait()
+	return errors.Join(failures...)
+}
+
+// supervise runs one ingest, again and again while its failures may pass by
+// themselves. It returns an error when the ingest waits for a person, when it
+// never came up, or when it failed in a run with Once.
+func (r *Router) supervise(ctx, work context.Context, i int, stores *writers.Stores) error {
+	cfg, state := r.cfg.Ingest[i], r.states[i]
+	log := r.log.With(zap.String("ingest", cfg.Name))
+	wait := restartWaitMin
+	for {
+		began := time.Now()
+		err := r.newIngest(i, stores, log).run(ctx, work)
+		switch {
+		case err == nil:
+			state.become(StateDone, nil)
+			log.Info("done", zap.Int64("rows", state.status().Rows))
+			return nil
+		case halts(err):
+			state.become(StateHalted, err)
+			log.Error("halted", zap.Error(err))
+			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+		case ctx.Err() != nil || work.Err() != nil:
+			if errors.Is(err, context.Canceled) && work.Err() != nil {
+				err = fmt.Errorf("stopped before the last cut was committed; its records are read again at the next start: %w", err)
+			}
+			state.become(StateFailed, err)
+			log.Error("stopped", zap.Error(err))
+			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+		}
+		state.become(StateFailed, err)
+		if !state.ran() || r.options.Once || r.cfg.OnFailure == "stop_all" {
+			log.Error("failed", zap.Error(err))
+			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+		}
+		if time.Since(began) > 2*restartWaitMax {
+			wait = restartWaitMin // it ran well for a while: this is a new failure
+		}
+		pause := wait/2 + rand.N(wait/2)
+		log.Error("failed; starting again", zap.Error(err), zap.Duration("wait", pause))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+		}
+		wait = min(2*wait, restartWaitMax)
+		state.restarted()
+	}
+}
+
+// newIngest assembles the ingest of section i.
+func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *ingest {
+	cfg := r.cfg.Ingest[i]
+	workers := runtime.GOMAXPROCS(0)
+	return &ingest{
+		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: catalog.Config(r.cfg.Catalog), options: r.options, log: log,
+		metrics: r.states[i].metrics, status: r.states[i], workers: workers,
+		memory:     int64(r.cfg.MemoryMax) / rowsShare / int64(len(r.cfg.Ingest)),
+		fetchMax:   max(int64(r.cfg.MemoryMax)/fetchShare/int64(len(r.cfg.Ingest)), fetchBytesMin),
+		stores:     stores,
+		partitions: map[topicPartition]*owned{},
+		counts:     make([][]int32, workers),
+		slots:      make(chan struct{}, cfg.CutsInFlightMax),
+		filled:     make(chan struct{}),
+	}
+}
+
+// How memory_max is shared out: half for rows, an eighth for fetches that wait
+// to be polled; the rest is the garbage collector's and the catalog's.
+const (
+	rowsShare     = 2
+	fetchShare    = 8
+	fetchBytesMin = 1 << 20
+	fetchBytesMax = 32 << 20
+)
+
+// serve starts the HTTP server, if there is to be one.
+func (r *Router) serve() (stop func(), err error) {
+	if r.cfg.HTTP.Listen == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", r.cfg.HTTP.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on http.listen = %q: %w; choose a free address, or \"\" for none", r.cfg.HTTP.Listen, err)
+	}
+	server := &http.Server{Handler: handler(r.Status, r.metrics, r.log), ReadHeaderTimeout: 10 * time.Second}
+	var g errgroup.Group
+	g.Go(func() error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			r.log.Error("http server ended", zap.Error(err))
+		}
+		return nil
+	})
+	r.log.Info("listening", zap.String("http", l.Addr().String()))
+	return func() {
+		_ = server.Close()
+		_ = g.Wait()
+	}, nil
+}
+
+// logStart prints the effective values that surprise people when they are not
+// what they think.
+func (r *Router) logStart() {
+	for _, in := range r.cfg.Ingest {
+		r.log.Info("ingest", zap.String("name", in.Name), zap.Strings("topics", in.Topics), zap.String("table", in.Table),
+			zap.String("group", in.GroupID()), zap.Duration("trigger", in.Trigger), zap.Stringer("trigger_bytes", in.TriggerBytes),
+			zap.Stringer("target_file_size", in.TargetFileSize), zap.String("on_bad_record", in.OnBadRecord),
+			zap.Stringer("memory_max", r.cfg.MemoryMax), zap.Bool("once", r.options.Once))
+	}
+}

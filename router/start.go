@@ -1,0 +1,234 @@
+package router
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"go.uber.org/zap"
+
+	"icerouter/catalog"
+)
+
+// haltError stops an ingest until a person acts: going on would lose or repeat
+// records, and only the operator may decide that.
+type haltError struct{ text string }
+
+func (e *haltError) Error() string { return e.text }
+
+func haltf(format string, args ...any) error { return &haltError{fmt.Sprintf(format, args...)} }
+
+// checkedLedger reads the ledger and compares it with the cluster that we are
+// connected to. Where they contradict each other it stops, or mends the ledger
+// as far as the configuration allows.
+func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (catalog.Ledger, error) {
+	ledger, err := in.ledger(ctx)
+	if err != nil {
+		return ledger, err
+	}
+	if err := in.refreshSource(ctx); err != nil {
+		return ledger, err
+	}
+	mended := ledger.Clone()
+	if err := in.checkIdentity(&mended); err != nil {
+		return ledger, err
+	}
+	lost, err := in.checkRange(ctx, &mended, want)
+	if err != nil {
+		return ledger, err
+	}
+	if mended.Equal(ledger) {
+		return ledger, nil
+	}
+	if err := in.table.Rewind(ctx, ledger, mended); err != nil {
+		return ledger, fmt.Errorf("mend ledger of %s: %w", in.cfg.Table, err)
+	}
+	in.status.lose(lost)
+	return in.table.Ledger(ctx)
+}
+
+// ledger reads the ledger, and settles a rollback of the table by policy.
+func (in *ingest) ledger(ctx context.Context) (catalog.Ledger, error) {
+	ledger, err := in.table.Ledger(ctx)
+	var rolled *catalog.RollbackError
+	if !errors.As(err, &rolled) {
+		if err != nil {
+			return ledger, fmt.Errorf("read ledger of %s: %w", in.cfg.Table, err)
+		}
+		return ledger, nil
+	}
+	if in.cfg.OnRollback != "reread" {
+		return ledger, haltf("%v; set on_rollback = \"reread\" to read the rows that were rolled back again, or roll the table forward", err)
+	}
+	if rolled.Ancestor == nil {
+		return ledger, haltf("%v; no snapshot that is left carries a ledger to go back to: restore the table property %s by hand", err, catalog.LedgerProperty(in.cfg.Name))
+	}
+	in.log.Warn("table was rolled back: reading again from the ledger of its head", zap.Int64("seq", rolled.Property.Seq), zap.Int64("head_seq", rolled.Ancestor.Seq))
+	if err := in.table.Rewind(ctx, rolled.Property, *rolled.Ancestor); err != nil {
+		return ledger, fmt.Errorf("rewind ledger of %s: %w", in.cfg.Table, err)
+	}
+	return in.table.Ledger(ctx)
+}
+
+// refreshSource asks for the ids of the cluster and the topics.
+func (in *ingest) refreshSource(ctx context.Context) error {
+	cluster, ids, err := topicIDs(ctx, in.admin, in.cfg.Topics)
+	if err != nil {
+		return err
+	}
+	in.source.Store(&catalog.Source{Cluster: cluster, TopicIDs: ids})
+	return nil
+}
+
+// checkIdentity stops when the ledger speaks of another cluster, or of a topic
+// that has been deleted and made again: its offsets mean nothing here.
+func (in *ingest) checkIdentity(ledger *catalog.Ledger) error {
+	const remedy = `; set on_topic_reset = "restart" to read the topic from its first offset, keeping the rows that are in the table, or point the ingest at a new table`
+	if ledger.Cluster != "" && ledger.Cluster != in.source.Load().Cluster {
+		if in.cfg.OnTopicReset != "restart" {
+			return haltf("table %s was filled from Kafka cluster %s, kafka.brokers lead to cluster %s%s", in.cfg.Table, ledger.Cluster, in.source.Load().Cluster, remedy)
+		}
+		in.log.Warn("another Kafka cluster: starting at the first offsets", zap.String("ledger", ledger.Cluster), zap.String("cluster", in.source.Load().Cluster))
+		ledger.Cluster, ledger.Topics = in.source.Load().Cluster, nil
+		return nil
+	}
+	for topic, t := range ledger.Topics {
+		now, ours := in.source.Load().TopicIDs[topic]
+		if !ours || t.ID == now {
+			continue
+		}
+		if in.cfg.OnTopicReset != "restart" {
+			p, next := t.Highest()
+			return haltf("topic %s was deleted and made again: the ledger of %s is at %s/%d offset %d of topic id %s, the topic's id is now %s%s",
+				topic, in.cfg.Table, topic, p, next, t.ID, now, remedy)
+		}
+		in.log.Warn("topic was made again: starting at its first offsets", zap.String("topic", topic), zap.String("ledger", t.ID), zap.String("id", now))
+		delete(ledger.Topics, topic)
+	}
+	return nil
+}
+
+// checkRange stops when a partition's next offset is not in the log any more
+// (retention) or not yet (the log was truncated).
+func (in *ingest) checkRange(ctx context.Context, ledger *catalog.Ledger, want map[string][]int32) (lost int64, err error) {
+	starts, ends, err := in.bounds(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for topic, parts := range want {
+		for _, p := range parts {
+			next, ok := ledger.Topics[topic].Next[p]
+			if !ok {
+				continue
+			}
+			first, _ := starts.Lookup(topic, p)
+			end, _ := ends.Lookup(topic, p)
+			switch {
+			case next < first.Offset && in.cfg.OnLostRecords != "continue":
+				return 0, haltf("%s/%d: the next offset to read is %d, the log begins at %d: %d records are gone (retention or deletion); set on_lost_records = \"continue\" to go on at %d and count them as lost",
+					topic, p, next, first.Offset, first.Offset-next, first.Offset)
+			case next < first.Offset:
+				in.log.Warn("records are gone", zap.String("topic", topic), zap.Int32("partition", p), zap.Int64("from", next), zap.Int64("to", first.Offset-1))
+				lost += first.Offset - next
+				ledger.Topics[topic].Next[p] = first.Offset
+			case next > end.Offset && in.cfg.OnTopicReset != "restart":
+				return 0, haltf("%s/%d: the next offset to read is %d, the log ends at %d: it was truncated or made again; set on_topic_reset = \"restart\" to read the partition from its first offset",
+					topic, p, next, end.Offset)
+			case next > end.Offset:
+				in.log.Warn("log was truncated: starting at its first offset", zap.String("topic", topic), zap.Int32("partition", p), zap.Int64("ledger", next), zap.Int64("end", end.Offset))
+				ledger.Topics[topic].Next[p] = first.Offset
+			}
+		}
+	}
+	return lost, nil
+}
+
+// bounds asks for the first offset and the high watermark of each partition.
+func (in *ingest) bounds(ctx context.Context) (starts, ends kadm.ListedOffsets, err error) {
+	ctx, cancel := context.WithTimeout(ctx, kafkaRequestTimeout)
+	defer cancel()
+	if starts, err = in.admin.ListStartOffsets(ctx, in.cfg.Topics...); err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list start offsets: %w", err)
+	}
+	if ends, err = in.admin.ListEndOffsets(ctx, in.cfg.Topics...); err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list end offsets: %w", err)
+	}
+	return starts, ends, nil
+}
+
+// resolve returns where each partition starts, and which of them the ledger
+// doesn't have yet. Only a topic that the ledger has never seen starts where
+// the configuration says; a partition added to a known topic is read from its
+// first offset.
+func (in *ingest) resolve(ctx context.Context, ledger catalog.Ledger, want map[string][]int32) (start, fresh catalog.Offsets, err error) {
+	start, fresh = catalog.Offsets{}, catalog.Offsets{}
+	var first, configured kadm.ListedOffsets
+	for topic, parts := range want {
+		known, seen := ledger.Topics[topic]
+		for _, p := range parts {
+			at := topicPartition{topic, p}
+			if next, ok := known.Next[p]; ok {
+				setOffset(start, at, next)
+				continue
+			}
+			if first == nil {
+				if first, configured, err = in.configuredStart(ctx); err != nil {
+					return nil, nil, err
+				}
+			}
+			from := configured
+			if seen {
+				from = first
+			}
+			o, ok := from.Lookup(topic, p)
+			if !ok {
+				return nil, nil, fmt.Errorf("%s: no start offset known", at)
+			}
+			setOffset(start, at, o.Offset)
+			setOffset(fresh, at, o.Offset)
+		}
+	}
+	return start, fresh, nil
+}
+
+// configuredStart lists the first offsets of the topics, and the offsets that
+// start names.
+func (in *ingest) configuredStart(ctx context.Context) (first, configured kadm.ListedOffsets, err error) {
+	ctx, cancel := context.WithTimeout(ctx, kafkaRequestTimeout)
+	defer cancel()
+	if first, err = in.admin.ListStartOffsets(ctx, in.cfg.Topics...); err == nil {
+		err = first.Error()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list start offsets: %w", err)
+	}
+	configured = first
+	if at, ok := in.cfg.StartTime(); ok {
+		configured, err = in.admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), in.cfg.Topics...)
+	} else if in.cfg.Start == "latest" {
+		configured, err = in.admin.ListCommittedOffsets(ctx, in.cfg.Topics...)
+	}
+	if err == nil {
+		err = configured.Error()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("list offsets of start = %q: %w", in.cfg.Start, err)
+	}
+	return first, configured, nil
+}
+
+// newID returns an id that no other append of any instance has.
+func newID() string {
+	var b [12]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
