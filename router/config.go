@@ -20,7 +20,8 @@ type Config struct {
 	Log         LogConfig      `toml:"log"`
 	Ingest      []IngestConfig `toml:"ingest"`
 
-	secrets secrets // what Redact hides
+	secrets secrets    // what Redact hides
+	file    configFile // where the keys stand
 }
 
 // KafkaConfig is the [kafka] section. TLS and SASL are nil unless their

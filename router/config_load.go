@@ -22,6 +22,7 @@ func Load(path string) (cfg Config, warnings []string, err error) {
 		return Default(), nil, &ConfigError{File: path, Problems: []Problem{{What: fmt.Sprintf("read config: %v; name the file with --config FILE", errors.Unwrap(err))}}}
 	}
 	cfg, r := parseConfig(string(text))
+	cfg.file = configFile{path, r.lines}
 	if len(r.literals) > 0 {
 		if stat, err := os.Stat(path); err == nil && stat.Mode().Perm()&0o004 != 0 {
 			r.warn(r.literals[0], "holds a secret in the clear and every user can read the file; chmod 600 it, or use ${NAME} or ${file:/path}")
@@ -33,7 +34,7 @@ func Load(path string) (cfg Config, warnings []string, err error) {
 	if len(r.problems) == 0 {
 		return cfg, warnings, nil
 	}
-	return cfg, warnings, r.report(path, cfg.secrets)
+	return cfg, warnings, r.report(cfg.file, cfg.secrets)
 }
 
 // parseConfig reads the text of a configuration over the defaults. The problems
@@ -115,19 +116,30 @@ const (
 
 // report gives each problem its line and its value as written, and sorts them
 // as the file is read.
-func (r *configReader) report(file string, hide secrets) error {
+func (r *configReader) report(at configFile, hide secrets) error {
 	for i := range r.problems {
 		p := &r.problems[i]
-		if p.Line == 0 {
-			p.Line = r.lines.of(p.Key)
-		}
-		if at, ok := r.lines.places[p.Key]; ok {
-			p.Value = shownValue(p.Key, at.value, p.Value)
-		}
+		at.place(p)
 		p.What, p.Value = hide.mask(p.What), hide.mask(p.Value)
 	}
 	sortByLine(r.problems)
-	return &ConfigError{File: file, Problems: r.problems}
+	return &ConfigError{File: at.path, Problems: r.problems}
+}
+
+// configFile is where a configuration came from; zero for one made in code.
+type configFile struct {
+	path  string
+	lines tomlLines
+}
+
+// place gives a problem its line and its value as the file has it.
+func (f configFile) place(p *Problem) {
+	if p.Line == 0 {
+		p.Line = f.lines.of(p.Key)
+	}
+	if at, ok := f.lines.places[p.Key]; ok {
+		p.Value = shownValue(p.Key, at.value)
+	}
 }
 
 func sortByLine(list []Problem) {
@@ -136,7 +148,7 @@ func sortByLine(list []Problem) {
 
 // shownValue returns what a problem may show of a value: what the file says,
 // references unresolved; never a secret, a table, or a list that spans lines.
-func shownValue(key, written, resolved string) string {
+func shownValue(key, written string) string {
 	switch {
 	case written == "":
 		return ""

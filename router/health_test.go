@@ -51,8 +51,8 @@ func TestComplaint(t *testing.T) {
 	}
 }
 
-// world is a server with a status that tests change.
-func world(t *testing.T, s *Status) (get func(method, path string) (int, http.Header, string)) {
+// serve is a server with a status that tests change.
+func serve(t *testing.T, s *Status) (get func(method, path string) (int, http.Header, string)) {
 	t.Helper()
 	m := newMetrics()
 	for _, in := range s.Ingests {
@@ -86,7 +86,7 @@ func TestHandler(t *testing.T) {
 		BufferedRows: 10, NextCut: now.Add(500 * time.Millisecond), DeadLetters: map[string]int64{"type": 2},
 		Freshness: Freshness{P50: time.Second, P95: 2 * time.Second, P99: 3 * time.Second},
 	}}}
-	get := world(t, s)
+	get := serve(t, s)
 	for path, want := range map[string]string{
 		"/livez":   "ok",
 		"/readyz":  "ok",
