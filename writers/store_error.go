@@ -1,7 +1,6 @@
 package writers
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -251,8 +250,6 @@ func judgeSystem(err error) (verdict, bool) {
 func credentialsRemedy(err error) string {
 	text := err.Error()
 	switch {
-	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return ""
 	case strings.Contains(text, "get credentials") || strings.Contains(text, "get identity"):
 		return "give s3.access-key-id and s3.secret-access-key, or run where the environment, a profile or the machine's role has credentials"
 	case strings.Contains(text, "Missing Region"):

@@ -18,10 +18,13 @@ import (
 
 	icebergio "github.com/apache/iceberg-go/io"
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	signer "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/ec2rolecreds"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"gocloud.dev/blob"
@@ -129,6 +132,12 @@ func s3Config(ctx context.Context, properties map[string]string) (aws.Config, er
 	case id != "" || secret != "" || token != "":
 		return aws.Config{}, fmt.Errorf("%s and %s must be given together", icebergio.S3AccessKeyID, icebergio.S3SecretAccessKey)
 	}
+	options = append(options, config.WithEC2RoleCredentialOptions(func(o *ec2rolecreds.Options) {
+		// Away from EC2 nobody answers there, and the SDK would ask for a minute.
+		o.Client = imds.New(imds.Options{Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts, o.MaxBackoff = 2, time.Second
+		})})
+	}))
 	return config.LoadDefaultConfig(ctx, options...)
 }
 
