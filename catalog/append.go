@@ -331,7 +331,7 @@ func (t *Table) send(ctx context.Context, st *staged) (table.Metadata, hint, err
 	ctx, h := withHint(ctx)
 	meta, _, err := t.catalog.io.CommitTable(ctx, slices.Clone(t.ident), st.requires, st.updates)
 	if err != nil {
-		return nil, *h, err
+		return nil, *h, h.explain(err)
 	}
 	if meta == nil || meta.SnapshotByID(st.snapshot.SnapshotID) == nil {
 		return nil, *h, fmt.Errorf("the catalog's answer doesn't show snapshot %d", st.snapshot.SnapshotID)
@@ -422,7 +422,7 @@ func (co *course) end(err error) error {
 const (
 	conflictWaitMin = 20 * time.Millisecond
 	conflictWaitMax = 2 * time.Second
-	failureWaitMin  = 200 * time.Millisecond
+	failureWaitMin  = 100 * time.Millisecond
 	failureWaitMax  = 15 * time.Second
 )
 

@@ -133,16 +133,17 @@ func (t *Table) collect(before *state, st *staged, after table.Metadata) {
 
 // collectManifests lets go of merged manifests that no snapshot names any more.
 // Proof: the history is a line (every snapshot is an ancestor of the head, and
-// nothing else is named), the head descends from the snapshot that replaced
-// them, and no snapshot is older than that one.
+// nothing else is named) whose beginning was expired, the head descends from the
+// snapshot that replaced them, and no snapshot is older than that one. A catalog
+// that hides the history (Nessie) shows a line without a beginning and proves nothing.
 func (t *Table) collectManifests(st *staged, after table.Metadata) {
 	inLine := map[int64]bool{}
-	oldest := st.snapshot.SequenceNumber
+	oldest := &st.snapshot
 	for s := range ancestors(after, after.CurrentSnapshot()) {
 		inLine[s.SnapshotID] = true
-		oldest = min(oldest, s.SequenceNumber)
+		oldest = s
 	}
-	line := len(inLine) == len(after.Snapshots())
+	line := t.mayExpire(after) && len(inLine) == len(after.Snapshots()) && oldest.ParentSnapshotID != nil
 	for name := range after.Refs() {
 		line = line && name == table.MainBranch
 	}
@@ -152,7 +153,7 @@ func (t *Table) collectManifests(st *staged, after table.Metadata) {
 			continue // the history went another way, or left us behind: an orphan at most
 		}
 		r.last = st.snapshot.SnapshotID
-		if line && oldest >= r.sequence {
+		if line && oldest.SequenceNumber >= r.sequence {
 			t.waste.add(r.locations...)
 			continue
 		}

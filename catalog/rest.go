@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	icecatalog "github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/catalog/rest"
 )
 
@@ -30,9 +29,10 @@ func (c *Catalog) openREST(ctx context.Context) error {
 	if c.config.Warehouse != "" {
 		properties["warehouse"] = c.config.Warehouse
 	}
+	ctx, h := withHint(ctx)
 	cat, err := newREST(ctx, c.config, properties)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w%s", c.config.URI, err, restRemedy(err))
+		return fmt.Errorf("connect to %s: %w%s", c.config.URI, h.explain(err), restRemedy(err, h.status))
 	}
 	c.io = cat
 	c.closers = append(c.closers, cat.Close)
@@ -85,15 +85,15 @@ func restOptions(properties map[string]string) ([]rest.Option, error) {
 }
 
 // restRemedy says what to look at.
-func restRemedy(err error) string {
+func restRemedy(err error, status int) string {
 	var op *net.OpError
 	var dns *net.DNSError
 	switch {
-	case errors.Is(err, rest.ErrOAuthError), errors.Is(err, rest.ErrUnauthorized):
+	case errors.Is(err, rest.ErrOAuthError), status == http.StatusUnauthorized:
 		return " (check credential, token, scope and oauth2-server-uri in [catalog.properties])"
-	case errors.Is(err, rest.ErrForbidden):
+	case status == http.StatusForbidden:
 		return " (the catalog knows these credentials but refuses them: check the grants, and warehouse)"
-	case errors.Is(err, rest.ErrBadRequest), errors.Is(err, icecatalog.ErrNoSuchNamespace):
+	case status == http.StatusBadRequest:
 		return " (check warehouse and prefix)"
 	case errors.As(err, &dns), errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):
 		return " (check [catalog] uri, and that the server runs and is reachable from here)"
@@ -107,6 +107,14 @@ func restRemedy(err error) string {
 type hint struct {
 	status     int
 	retryAfter time.Duration
+}
+
+// explain adds the HTTP status, which iceberg-go's errors don't always show.
+func (h *hint) explain(err error) error {
+	if h.status >= 400 {
+		return fmt.Errorf("HTTP %d: %w", h.status, err)
+	}
+	return err
 }
 
 type hintKey struct{}

@@ -19,7 +19,7 @@ func TestMergeKeepsEntries(t *testing.T) {
 			c := w.open()
 			create := ordersCreate
 			create.Properties = map[string]string{"format-version": version}
-			tbl := w.table(c, TableOptions{Create: &create})
+			tbl := w.table(c, TableOptions{Create: &create, ExpireKeep: 10})
 			type origin struct{ snapshot, sequence int64 }
 			origins := map[string]origin{}
 			var appended []Append

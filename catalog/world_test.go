@@ -8,12 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/iceberg-go"
 	icebergio "github.com/apache/iceberg-go/io"
@@ -266,4 +268,28 @@ func dirNames(tb testing.TB, dir string) (names []string) {
 		names = append(names, e.Name())
 	}
 	return names
+}
+
+func mustTime(tb testing.TB, text string) time.Time {
+	tb.Helper()
+	at, err := http.ParseTime(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return at
+}
+
+func (d *disk) setFault(f func(operation, name string) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fault = f
+}
+
+func errorsContain(err error, texts ...string) bool {
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			return false
+		}
+	}
+	return true
 }
