@@ -17,14 +17,19 @@ type column struct {
 	openRows   int
 	openValues int
 
-	pages   []page
-	limits  []byte // bounds of the pages, end to end
-	rows    int64  // of the closed pages, like all below
-	entries int64  // values and nulls
-	nulls   int64
-	stored  int64 // bytes as in the file, with headers
-	raw     int64 // bytes before compression, with headers
-	total   bounds
+	dictionary *dictionary // of the closed pages; nil: none
+	plainOnly  bool        // further pages get on without
+
+	dictionaryPage page     // of the finished file; stored 0: none
+	byEncoding     [2]int32 // how many pages are PLAIN and RLE_DICTIONARY
+	pages          []page
+	limits         []byte // bounds of the pages, end to end
+	rows           int64  // of the closed pages, like all below
+	entries        int64  // values and nulls
+	nulls          int64
+	stored         int64 // bytes as in the file, with headers
+	raw            int64 // bytes before compression, with headers
+	total          bounds
 }
 
 // levelRoomBytes takes the levels of a page without nulls: a length of four

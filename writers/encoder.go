@@ -66,7 +66,7 @@ func NewEncoder(layout *Layout, o EncoderOptions) (*Encoder, error) {
 		if leaf.Kind == Fixed && leaf.Width < 1 {
 			return nil, fmt.Errorf("column %q: %s has no bytes to store", leaf.Name, leaf.Type)
 		}
-		e.columns[i].leaf = leaf
+		e.columns[i].leaf, e.columns[i].plainOnly = leaf, leaf.Kind == Bool
 		if leaf.MaxDef > 0 {
 			e.columns[i].room = levelRoomBytes
 		}
@@ -93,6 +93,7 @@ func (e *Encoder) Finish() (*File, error) {
 	for i := range e.columns {
 		c := &e.columns[i]
 		e.closePage(c)
+		e.closeDictionary(c)
 		if c.rows != e.rows {
 			panic(fmt.Sprintf("column %s has %d rows, the file %d", c.leaf.Name, c.rows, e.rows))
 		}
@@ -111,7 +112,10 @@ func (e *Encoder) Reset() {
 		freeBuffer(c.def)
 		freeBuffer(c.rep)
 		freeBuffer(c.values)
-		*c = column{leaf: c.leaf, room: c.room}
+		if c.dictionary != nil {
+			c.dictionary.free()
+		}
+		*c = column{leaf: c.leaf, room: c.room, plainOnly: c.leaf.Kind == Bool}
 	}
 	e.arena.reset()
 	e.rows, e.open = 0, 0

@@ -59,10 +59,11 @@ var primitives = []iceberg.Type{
 }
 
 // randomBatch fills b with rows. density is the share of values that are there:
-// 1 makes none null and no list empty.
-func randomBatch(r *rand.Rand, layout *Layout, rows int, density float64) *Batch {
+// 1 makes none null and no list empty. distinct is how many different values
+// a leaf has; 0: any number.
+func randomBatch(r *rand.Rand, layout *Layout, rows int, density float64, distinct int) *Batch {
 	b := NewBatch(layout)
-	g := &rowGenerator{r: r, b: b, density: density}
+	g := &rowGenerator{r: r, b: b, density: density, distinct: distinct}
 	for range rows {
 		for _, n := range layout.Root.Children {
 			g.put(n, 0, 0)
@@ -80,9 +81,10 @@ func randomBatch(r *rand.Rand, layout *Layout, rows int, density float64) *Batch
 }
 
 type rowGenerator struct {
-	r       *rand.Rand
-	b       *Batch
-	density float64
+	r        *rand.Rand
+	b        *Batch
+	density  float64
+	distinct int
 }
 
 // absent puts an entry without a value into all leaves below n.
@@ -134,6 +136,10 @@ func (g *rowGenerator) put(n *Node, def, rep uint8) {
 }
 
 func (g *rowGenerator) value(leaf int) {
+	if g.distinct > 0 {
+		defer func(r *rand.Rand) { g.r = r }(g.r)
+		g.r = rand.New(rand.NewPCG(uint64(leaf), uint64(g.r.IntN(g.distinct))))
+	}
 	c, l := &g.b.Columns[leaf], &g.b.Layout.Leaves[leaf]
 	switch l.Kind {
 	case Bool:

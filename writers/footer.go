@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/apache/iceberg-go"
 )
@@ -42,6 +43,9 @@ func (e *Encoder) write() ([]byte, error) {
 
 	pieces := [][]byte{[]byte(magic)}
 	for i := range e.columns {
+		if p := &e.columns[i].dictionaryPage; p.stored > 0 {
+			pieces = e.arena.pieces(pieces, p.at, int64(p.stored))
+		}
 		for k := range e.columns[i].pages {
 			p := &e.columns[i].pages[k]
 			pieces = e.arena.pieces(pieces, p.at, int64(p.stored))
@@ -107,7 +111,7 @@ func (c *column) offsets(tail *compact, to *chunk, start int64) {
 		return
 	}
 	from := len(tail.to)
-	at := to.at
+	at := to.at + int64(c.dictionaryPage.stored)
 	tail.beginItem()
 	tail.list(1, compactStruct, len(c.pages))
 	for i := range c.pages {
@@ -188,7 +192,13 @@ func (e *Encoder) rowGroup(w *compact, chunks []chunk) {
 func (c *column) metadata(w *compact, at *chunk, codec int32) {
 	w.begin(3)
 	w.i32(1, c.leaf.parquetType())
-	w.list(2, compactI32, 2)
+	dictionary := c.dictionaryPage.stored > 0
+	if dictionary {
+		w.list(2, compactI32, 3)
+		w.itemInt(encodingDictionary)
+	} else {
+		w.list(2, compactI32, 2)
+	}
 	w.itemInt(encodingPlain)
 	w.itemInt(encodingRLE)
 	w.list(3, compactBinary, len(c.leaf.Path))
@@ -199,7 +209,10 @@ func (c *column) metadata(w *compact, at *chunk, codec int32) {
 	w.i64(5, c.entries)
 	w.i64(6, c.raw)
 	w.i64(7, c.stored)
-	w.i64(9, at.at)
+	w.i64(9, at.at+int64(c.dictionaryPage.stored))
+	if dictionary {
+		w.i64(11, at.at)
+	}
 	w.begin(12)
 	w.i64(3, c.nulls)
 	if l := c.total.parquet(c.leaf); l.lower != nil && l.upper != nil {
@@ -209,13 +222,27 @@ func (c *column) metadata(w *compact, at *chunk, codec int32) {
 		w.bool(8, l.lowerExact)
 	}
 	w.end()
-	w.list(13, compactStruct, 1)
-	w.beginItem()
-	w.i32(1, pageData)
-	w.i32(2, encodingPlain)
-	w.i32(3, int32(len(c.pages)))
+	c.encodings(w)
 	w.end()
-	w.end()
+}
+
+// encodings writes how many pages there are of each sort, from which readers
+// learn whether the dictionary has all values.
+func (c *column) encodings(w *compact) {
+	sorts := [][3]int32{ // page type, encoding, pages
+		{pageDictionary, encodingPlain, min(c.dictionaryPage.stored, 1)},
+		{pageData, encodingDictionary, c.byEncoding[1]},
+		{pageData, encodingPlain, c.byEncoding[0]},
+	}
+	sorts = slices.DeleteFunc(sorts, func(s [3]int32) bool { return s[2] == 0 })
+	w.list(13, compactStruct, len(sorts))
+	for _, s := range sorts {
+		w.beginItem()
+		w.i32(1, s[0])
+		w.i32(2, s[1])
+		w.i32(3, s[2])
+		w.end()
+	}
 }
 
 // parquetType returns the number of a leaf's physical type.

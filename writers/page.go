@@ -15,16 +15,17 @@ type page struct {
 	firstRow int64 // of the row group
 	nulls    int64
 	entries  int64
-	encoding int32
 	some     bool      // the page has bounds
 	bounds   [2]uint32 // where lower and upper end in column.limits
 }
 
 // Encodings and page types by their numbers. Source: parquet.thrift.
 const (
-	encodingPlain = 0
-	encodingRLE   = 3
-	pageData      = 0
+	encodingPlain      = 0
+	encodingRLE        = 3
+	encodingDictionary = 8 // RLE_DICTIONARY
+	pageData           = 0
+	pageDictionary     = 2
 )
 
 // closePage encodes and compresses the open page of c and empties it.
@@ -35,7 +36,11 @@ func (e *Encoder) closePage(c *column) {
 	e.extend(c, 0)
 	plain := c.values[c.room:]
 	p := presses.Get().(*press)
-	body := c.assemble(p, plain)
+	encoding := int32(encodingPlain)
+	if e.numbers(c, p, plain) {
+		encoding = encodingDictionary
+	}
+	body := c.assemble(p, plain, encoding)
 	out := p.squeeze(e.codec, body)
 	// Compression has brought the page back into the cache: now look at its values.
 	b, values := measure(c.leaf, plain)
@@ -44,16 +49,17 @@ func (e *Encoder) closePage(c *column) {
 		entries = len(c.def)
 	}
 	c.check(entries, values)
-	header := p.header(len(body), len(out), entries, encodingPlain, crc32.ChecksumIEEE(out))
+	header := p.header(len(body), len(out), entries, encoding, crc32.ChecksumIEEE(out))
 
 	next := page{
 		at: e.arena.used, stored: int32(len(header) + len(out)), raw: int32(len(header) + len(body)),
-		firstRow: c.rows, nulls: int64(entries - values), entries: int64(entries), encoding: encodingPlain,
+		firstRow: c.rows, nulls: int64(entries - values), entries: int64(entries),
 	}
 	e.arena.write(header)
 	e.arena.write(out)
 	p.free()
 	c.note(next, &b)
+	c.byEncoding[min(encoding, 1)]++
 	e.empty(c)
 }
 
@@ -74,7 +80,7 @@ func (c *column) check(entries, values int) {
 // assemble returns the body of the open page before compression: repetition
 // levels, definition levels, values. Levels of a few bytes, the rule where there
 // are no nulls, go into the room in front of the values.
-func (c *column) assemble(p *press, plain []byte) []byte {
+func (c *column) assemble(p *press, plain []byte, encoding int32) []byte {
 	p.levels = p.levels[:0]
 	if c.leaf.MaxRep > 0 {
 		p.levels = appendLevels(p.levels, c.rep, c.leaf.MaxRep)
@@ -84,6 +90,9 @@ func (c *column) assemble(p *press, plain []byte) []byte {
 	}
 	body := p.levels
 	switch {
+	case encoding == encodingDictionary:
+		p.raw = c.dictionary.appendNumbers(append(p.raw[:0], p.levels...), p.numbers)
+		body = p.raw
 	case c.leaf.Kind == Bool:
 		p.raw = appendBits(append(p.raw[:0], p.levels...), plain)
 		body = p.raw
@@ -101,17 +110,11 @@ func (c *column) assemble(p *press, plain []byte) []byte {
 	return body
 }
 
-// header returns a page header, valid until the press is used again.
+// header returns the header of a data page, valid until the press is used again.
 //
 // Source: parquet.thrift, PageHeader.
 func (p *press) header(raw, stored, entries int, encoding int32, crc uint32) []byte {
-	w := &p.head
-	w.to, w.last = w.to[:0], 0
-	w.beginItem()
-	w.i32(1, pageData)
-	w.i32(2, int32(raw))
-	w.i32(3, int32(stored))
-	w.i32(4, int32(crc))
+	w := p.beginHeader(pageData, raw, stored, crc)
 	w.begin(5)
 	w.i32(1, int32(entries))
 	w.i32(2, encoding)
@@ -120,6 +123,39 @@ func (p *press) header(raw, stored, entries int, encoding int32, crc uint32) []b
 	w.end()
 	w.end()
 	return w.to
+}
+
+func (p *press) beginHeader(kind int32, raw, stored int, crc uint32) *compact {
+	w := &p.head
+	w.to, w.last = w.to[:0], 0
+	w.beginItem()
+	w.i32(1, kind)
+	w.i32(2, int32(raw))
+	w.i32(3, int32(stored))
+	w.i32(4, int32(crc))
+	return w
+}
+
+// closeDictionary puts the dictionary page of c, if it has one, into the arena.
+func (e *Encoder) closeDictionary(c *column) {
+	if c.dictionary == nil {
+		return
+	}
+	p := presses.Get().(*press)
+	defer p.free()
+	body := c.dictionary.plain
+	out := p.squeeze(e.codec, body)
+	w := p.beginHeader(pageDictionary, len(body), len(out), crc32.ChecksumIEEE(out))
+	w.begin(7)
+	w.i32(1, int32(len(c.dictionary.ends)))
+	w.i32(2, encodingPlain)
+	w.end()
+	w.end()
+	c.dictionaryPage = page{at: e.arena.used, stored: int32(len(w.to) + len(out)), raw: int32(len(w.to) + len(body))}
+	e.arena.write(w.to)
+	e.arena.write(out)
+	c.stored += int64(c.dictionaryPage.stored)
+	c.raw += int64(c.dictionaryPage.raw)
 }
 
 // note adds a closed page to the column's totals.

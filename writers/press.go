@@ -36,12 +36,13 @@ func codecNamed(name string) (int32, error) {
 // press holds what closing one page needs for a moment. A zstd encoder alone is
 // some hundred kilobytes, so open files share presses instead of owning one each.
 type press struct {
-	levels []byte       // encoded levels
-	raw    []byte       // a page put together before compression
-	out    []byte       // a page after compression
-	head   compact      // the page header
-	gzip   *gzip.Writer // made on first use, like zstd
-	zstd   *zstd.Encoder
+	levels  []byte       // encoded levels
+	numbers []uint32     // a page's values in the dictionary
+	raw     []byte       // a page put together before compression
+	out     []byte       // a page after compression
+	head    compact      // the page header
+	gzip    *gzip.Writer // made on first use, like zstd
+	zstd    *zstd.Encoder
 }
 
 // pressKeepBytes bounds the buffers that a press keeps after a page; a page
@@ -58,6 +59,9 @@ func (p *press) free() {
 		if cap(*b) > pressKeepBytes {
 			*b = nil
 		}
+	}
+	if cap(p.numbers) > pressKeepBytes/4 {
+		p.numbers = nil
 	}
 	presses.Put(p)
 }
