@@ -7,22 +7,44 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	icebergio "github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 )
+
+// Read visits all rows of the table as it is now, in no particular order: how
+// many and, in the order asked for, the named columns, which must be of the
+// types int, long or string. Batches come one at a time. An error of visit ends
+// the reading and is returned. Memory: some batches of readRowsMax rows.
+//
+// The Iceberg library plans and Arrow's Parquet reader reads: nothing is shared
+// with the code that writes data files, so what is seen here is a second
+// opinion on what was written.
+func (t *Table) Read(ctx context.Context, columns []string, visit func(rows int, columns []Values) error) error {
+	s, err := t.reload(ctx)
+	if err != nil {
+		return t.catalog.scrub.error(fmt.Errorf("read %s: %w", t.name, err))
+	}
+	t.view.Store(s)
+	open := func(context.Context) (icebergio.IO, error) { return s.store, nil }
+	if err := readRows(ctx, table.New(t.ident, s.meta, s.location, open, nil), columns, visit); err != nil {
+		return t.catalog.scrub.error(fmt.Errorf("read %s: %w", t.name, err))
+	}
+	return nil
+}
+
+// Location returns the table's folder.
+func (t *Table) Location() string { return t.view.Load().meta.Location() }
+
+// MetadataLocation returns the metadata file of the last load. It is the table's
+// present one only while nobody commits.
+func (t *Table) MetadataLocation() string { return t.view.Load().location }
 
 const (
 	readRowsMax = 4096 // rows a batch: a wide batch of them fits the processor's cache
 	readFiles   = 2    // data files read at a time
 )
 
-// readRows visits all rows of the current snapshot of t, in no particular
-// order: how many and, in the order asked for, the named columns, which must be
-// of the types int, long or string. Batches come one at a time. An error of
-// visit ends the reading and is returned.
-//
-// The Iceberg library plans and Arrow's Parquet reader reads: nothing is shared
-// with the code that writes data files, so what is seen here is a second
-// opinion on what was written.
+// readRows is Read of the current snapshot of t.
 func readRows(ctx context.Context, t *table.Table, columns []string, visit func(rows int, columns []Values) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the readers when visit has seen enough
 	defer cancel()
