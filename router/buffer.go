@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/iceberg-go"
@@ -59,10 +60,11 @@ type cut struct {
 	records  int64
 	ages     []age
 
-	uploads *errgroup.Group // files on their way to the store
-	ctx     context.Context // of uploads
-	mu      sync.Mutex
-	written []written
+	uploads   *errgroup.Group // files on their way to the store
+	uploading atomic.Int64    // bytes of files that were closed early and are not there yet
+	ctx       context.Context // of uploads
+	mu        sync.Mutex
+	written   []written
 
 	slot bool            // whether it counts against cuts_in_flight_max
 	done []chan struct{} // closed when the cut is committed or given up
@@ -100,9 +102,10 @@ func (c *cut) grow() {
 	}
 }
 
-// measure recounts the memory of the open files and how many there are.
+// measure recounts the memory that the cut's rows hold, those of files on their
+// way to the store included, and how many files are open.
 func (c *cut) measure() (files int) {
-	c.bytes = 0
+	c.bytes = c.uploading.Load()
 	for _, f := range c.files {
 		if f != nil {
 			c.bytes += f.rows.Size()

@@ -65,8 +65,15 @@ func (in *ingest) lookAtTopics(ctx context.Context) error {
 		return fmt.Errorf("read metadata of topics: %w", err)
 	}
 	in.topics = map[string][16]byte{}
+	all := map[string][]int32{}
 	for _, t := range meta.Topics {
 		in.topics[t.Topic] = t.ID
+		all[t.Topic] = t.Partitions.Numbers()
+	}
+	// Every assignment checks its partitions again; here nothing is joined yet,
+	// and --once has not looked whether it is done already.
+	if _, err := in.checkedLedger(ctx, all); err != nil {
+		return err
 	}
 	if in.cfg.DeadLetterTopic != "" {
 		if _, _, err := topicIDs(ctx, in.admin, []string{in.cfg.DeadLetterTopic}); err != nil {

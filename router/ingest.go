@@ -108,6 +108,9 @@ func (in *ingest) fill(ctx, work context.Context, cuts chan<- *cut) error {
 	}
 	in.open = newCut(work, first)
 	for {
+		if err := work.Err(); err != nil { // another stage failed, or the deadline of a stop is over
+			return err
+		}
 		if err := in.events(work, cuts); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,10 +25,17 @@ type chunk struct {
 	records []*kgo.Record
 	batches []*rowBatch
 	dead    []deadLetter
-	skipped map[string]int64 // by reason
-	next    int64            // where the partition stands after the chunk
-	taken   int64            // records taken, whatever became of them
-	halt    error            // the record at next stops the ingest
+	skipped []skipped
+	first   int64 // where the partition stands before the chunk
+	next    int64 // and after it
+	taken   int64 // records taken, whatever became of them
+	halt    error // the record at next stops the ingest
+}
+
+// skipped is a record that was left out, and the reason.
+type skipped struct {
+	offset int64
+	reason string
 }
 
 // chunkRecordsMax splits a partition's records, so that several workers can
@@ -42,7 +50,7 @@ func split(p *owned, records []*kgo.Record) (chunks []*chunk) {
 		if len(chunks) == 0 {
 			next = p.next
 		}
-		chunks = append(chunks, &chunk{part: p, records: records[:n], next: next})
+		chunks = append(chunks, &chunk{part: p, records: records[:n], first: next, next: next})
 		records = records[n:]
 	}
 	return chunks
@@ -172,7 +180,7 @@ func (in *ingest) refuse(r *kgo.Record) (*writers.RecordError, string) {
 func (in *ingest) settle(ch *chunk, r *kgo.Record, refused *writers.RecordError, policy string) bool {
 	switch policy {
 	case policySkip:
-		ch.skip(string(refused.Reason))
+		ch.skip(r.Offset, string(refused.Reason))
 	case policyDeadLetter:
 		ch.dead = append(ch.dead, deadLetter{record: r, why: refused})
 	default:
@@ -182,11 +190,21 @@ func (in *ingest) settle(ch *chunk, r *kgo.Record, refused *writers.RecordError,
 	return true
 }
 
-func (ch *chunk) skip(reason string) {
-	if ch.skipped == nil {
-		ch.skipped = map[string]int64{}
+func (ch *chunk) skip(offset int64, reason string) {
+	ch.skipped = append(ch.skipped, skipped{offset, reason})
+}
+
+// forgetFrom takes back what was settled about records from offset on: the
+// chunk ends before them, and they will be read again.
+func (ch *chunk) forgetFrom(offset int64) {
+	ch.dead = slices.DeleteFunc(ch.dead, func(d deadLetter) bool { return d.record.Offset >= offset })
+	ch.skipped = slices.DeleteFunc(ch.skipped, func(s skipped) bool { return s.offset >= offset })
+	ch.taken = 0
+	for _, r := range ch.records {
+		if r.Offset < offset && r.Offset >= ch.first && !r.Attrs.IsControl() {
+			ch.taken++
+		}
 	}
-	ch.skipped[reason]++
 }
 
 // place finds the partition tuple of each row and hands the batch over for
@@ -203,6 +221,7 @@ func (in *ingest) place(w int, ch *chunk, b *rowBatch) bool {
 		r := ch.record(b.offsets[row])
 		if !in.settle(ch, r, x.Refusal(b.Batch, row), in.cfg.OnBadRecord) {
 			limit, ok, ch.next = row, false, r.Offset
+			ch.forgetFrom(r.Offset)
 			break
 		}
 	}

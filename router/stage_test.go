@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
+
+	"icerouter/catalog"
 )
 
 // stage is what an ingest lives in: a broker, a catalog and a warehouse, all
@@ -39,7 +42,7 @@ func newStage(t *testing.T, topics map[string]int32) *stage {
 	}
 	t.Cleanup(broker.Close)
 	w := &stage{t: t, broker: broker, dir: t.TempDir(), sent: map[string]map[int32]int64{}}
-	w.client, err = kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	w.client, err = kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +95,15 @@ func (w *stage) produce(topic string, parts int32, n int) {
 	w.send(records...)
 }
 
+// send produces with a client of its own, which knows the topics as they are now.
 func (w *stage) send(records ...*kgo.Record) {
 	w.t.Helper()
-	if err := w.client.ProduceSync(w.t.Context(), records...).FirstErr(); err != nil {
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(w.t.Context(), records...).FirstErr(); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -144,6 +153,45 @@ func (w *stage) daemon() *daemon {
 	return d
 }
 
+// awaitRows waits until the ledger has passed n records in all, however many
+// instances worked on it.
+func (w *stage) awaitRows(a, b *daemon, n int64) {
+	w.t.Helper()
+	deadline := time.After(40 * time.Second)
+	for w.passed() < n {
+		select {
+		case <-a.commits:
+		case <-b.commits:
+		case <-time.After(100 * time.Millisecond):
+		case <-deadline:
+			w.t.Fatalf("%d of %d records after 40 s", w.passed(), n)
+		}
+	}
+}
+
+// passed sums the offsets of every ledger in the table of the first ingest.
+func (w *stage) passed() (n int64) {
+	var ledger struct {
+		Topics map[string]struct{ Next map[int32]int64 }
+	}
+	text := ""
+	if tbl := w.find(w.cfg.Ingest[0].Name); tbl != nil {
+		text = tbl.Properties()[catalog.LedgerProperty(w.cfg.Ingest[0].Name)]
+	}
+	if text == "" {
+		return 0
+	}
+	if err := json.Unmarshal([]byte(text), &ledger); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, topic := range ledger.Topics {
+		for _, next := range topic.Next {
+			n += next
+		}
+	}
+	return n
+}
+
 // origin is where a row of the table came from.
 type origin struct {
 	topic     string
@@ -180,6 +228,16 @@ func (w *stage) rows(name string) map[origin]int {
 // load reads the table's metadata as any client of the catalog's database would.
 func (w *stage) load(name string) *table.Table {
 	w.t.Helper()
+	tbl := w.find(name)
+	if tbl == nil {
+		w.t.Fatalf("no table %s", name)
+	}
+	return tbl
+}
+
+// find is load for a table that may not be there yet.
+func (w *stage) find(name string) *table.Table {
+	w.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(w.cfg.Catalog.URI, "sqlite:")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		w.t.Fatal(err)
@@ -187,7 +245,7 @@ func (w *stage) load(name string) *table.Table {
 	defer db.Close()
 	var location string
 	if err := db.QueryRow("SELECT metadata_location FROM iceberg_tables WHERE table_name = ?", name).Scan(&location); err != nil {
-		w.t.Fatal(err)
+		return nil
 	}
 	disk := func(context.Context) (icebergio.IO, error) { return icebergio.LocalFS{}, nil }
 	tbl, err := table.NewFromLocation(w.t.Context(), table.Identifier{"ns", name}, location, disk, nil)

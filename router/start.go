@@ -43,7 +43,10 @@ func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (c
 	if mended.Equal(ledger) {
 		return ledger, nil
 	}
-	if err := in.table.Rewind(ctx, ledger, mended); err != nil {
+	switch err := in.table.Rewind(ctx, ledger, mended); {
+	case errors.Is(err, catalog.ErrFenced):
+		return in.checkedLedger(ctx, want) // another instance has mended it
+	case err != nil:
 		return ledger, fmt.Errorf("mend ledger of %s: %w", in.cfg.Table, err)
 	}
 	in.status.lose(lost)

@@ -172,9 +172,9 @@ func (s *ingestState) took(ch *chunk, payload int64) {
 	s.now.Bytes += payload
 	s.metrics.records.Add(float64(ch.taken))
 	s.metrics.recordBytes.Add(float64(payload))
-	for reason, n := range ch.skipped {
-		s.now.Skipped[reason] += n
-		s.metrics.skip(reason, n)
+	for _, k := range ch.skipped {
+		s.now.Skipped[k.reason]++
+		s.metrics.skip(k.reason, 1)
 	}
 	for _, d := range ch.dead {
 		s.now.DeadLetters[string(d.why.Reason)]++

@@ -95,8 +95,12 @@ func (in *ingest) sealLarge() error {
 	for address, f := range in.open.files {
 		if f != nil && f.rows.Size() >= int64(in.cfg.TargetFileSize) {
 			in.open.files[address] = nil
-			c := in.open
-			c.uploads.Go(func() error { return in.write(c, f) })
+			c, size := in.open, f.rows.Size()
+			c.uploading.Add(size) // still memory of this cut, until it is in the store
+			c.uploads.Go(func() error {
+				defer c.uploading.Add(-size)
+				return in.write(c, f)
+			})
 		}
 	}
 	return context.Cause(in.open.ctx)
