@@ -67,6 +67,9 @@ func azureContainer(name, account, host string, properties map[string]string) (*
 	connection := cmp.Or(properties[icebergio.ADLSConnectionStringPrefix+account], properties[icebergio.ADLSConnectionStringPrefix+host])
 	switch {
 	case properties[icebergio.ADLSSharedKeyAccountName] != "":
+		if properties[icebergio.ADLSSharedKeyAccountKey] == "" {
+			return nil, fmt.Errorf("%s needs %s", icebergio.ADLSSharedKeyAccountName, icebergio.ADLSSharedKeyAccountKey)
+		}
 		key, err := container.NewSharedKeyCredential(properties[icebergio.ADLSSharedKeyAccountName], properties[icebergio.ADLSSharedKeyAccountKey])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", icebergio.ADLSSharedKeyAccountKey, err)

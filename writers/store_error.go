@@ -1,9 +1,11 @@
 package writers
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -15,7 +17,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"gocloud.dev/gcerrors"
+	"golang.org/x/oauth2"
 	"google.golang.org/api/googleapi"
 )
 
@@ -81,6 +85,14 @@ func classify(err error) verdict {
 	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid):
 		return verdict{class: classHopeless, remedy: "the store's certificate is not trusted: add its authority to the system's certificates or name it in SSL_CERT_FILE"}
 	}
+	var token *oauth2.RetrieveError
+	if errors.As(err, &token) && token.Response != nil {
+		v := judgeAnswer(token.Response.StatusCode, "", token.Response.Header)
+		if v.class == classHopeless {
+			v.remedy = "check the credentials: no token is given for them"
+		}
+		return v
+	}
 	status, code, header := answerOf(err)
 	if status != 0 || code != "" {
 		return judgeAnswer(status, code, header)
@@ -88,10 +100,23 @@ func classify(err error) verdict {
 	if v, known := judgeSystem(err); known {
 		return v
 	}
-	if remedy := credentialsRemedy(err); remedy != "" {
+	if remedy := requestRemedy(err); remedy != "" {
 		return verdict{class: classHopeless, remedy: remedy}
 	}
-	return verdict{}
+	if broken(err) {
+		return verdict{}
+	}
+	return verdict{class: classHopeless} // nothing that time is known to heal
+}
+
+// broken reports whether the way to the store or back was interrupted.
+func broken(err error) bool {
+	var network net.Error
+	var send *smithyhttp.RequestSendError
+	var unread *smithy.DeserializationError
+	return errors.Is(err, errStalled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &network) || errors.As(err, &send) || errors.As(err, &unread)
 }
 
 // answerOf returns the HTTP status, the store's own code and the header of an
@@ -245,13 +270,17 @@ func judgeSystem(err error) (verdict, bool) {
 	return verdict{}, true
 }
 
-// credentialsRemedy recognises requests that were never sent for want of keys
-// or a region.
-func credentialsRemedy(err error) string {
+// requestRemedy recognises requests that were never sent, for want of keys, of a
+// region or of a server that speaks the protocol.
+func requestRemedy(err error) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "get credentials") || strings.Contains(text, "get identity"):
 		return "give s3.access-key-id and s3.secret-access-key, or run where the environment, a profile or the machine's role has credentials"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "the endpoint speaks http, not https: correct it"
+	case strings.Contains(text, "malformed HTTP") || strings.Contains(text, "unsupported protocol scheme"):
+		return "check the endpoint: it must be the http or https URL of the store"
 	case strings.Contains(text, "Missing Region"):
 		return "set s3.region to the region of the bucket"
 	case strings.Contains(text, "DefaultAzureCredential") || strings.Contains(text, "ManagedIdentityCredential"):

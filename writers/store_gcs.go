@@ -130,7 +130,7 @@ func (g *gcsObjects) create(ctx context.Context, key string, body []byte, conten
 }
 
 func (g *gcsObjects) read(ctx context.Context, key string, alive func()) ([]byte, error) {
-	r, err := g.handle.Object(key).ReadCompressed(true).NewReader(ctx)
+	r, err := g.handle.Object(key).NewReader(ctx)
 	if err != nil {
 		return nil, gcsError(err)
 	}

@@ -12,7 +12,9 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
-	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // realS3 starts an S3 server of its own and returns the properties for it and
@@ -74,12 +76,19 @@ func TestStoreRealS3(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { realKill(t, properties, script) })
 }
 
-// realKill kills the server while uploads run and starts it again: all of them
-// end well, by patience alone.
+// realKill kills the server while uploads run, and starts it again when they
+// have noticed: all of them end well, by patience alone.
 func realKill(t *testing.T, properties map[string]string, script func(string)) {
-	st, _ := openStore(t, "s3://warehouse", properties)
+	noticed := make(chan struct{}, 1)
+	st, _ := openStore(t, "s3://warehouse", properties, zap.Hooks(func(zapcore.Entry) error {
+		select {
+		case noticed <- struct{}{}:
+		default:
+		}
+		return nil
+	}))
 	body := bytes.Repeat([]byte("0123456789abcdef"), 1<<18) // 4 MiB
-	locations := make([]string, 24)
+	locations := make([]string, 64)
 	var all sync.WaitGroup
 	for i := range locations {
 		all.Go(func() {
@@ -91,7 +100,7 @@ func realKill(t *testing.T, properties map[string]string, script func(string)) {
 		})
 	}
 	script("kill")
-	time.Sleep(300 * time.Millisecond) // the outage
+	<-noticed
 	script("start")
 	all.Wait()
 	for _, location := range locations {

@@ -3,6 +3,7 @@ package writers
 import (
 	"cmp"
 	"errors"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,12 +23,35 @@ func secretsOf(properties map[string]string) []string {
 		lower := strings.ToLower(name)
 		isSecret := slices.ContainsFunc(secretProperties, func(end string) bool { return strings.HasSuffix(lower, end) }) ||
 			slices.ContainsFunc(secretPrefixes, func(start string) bool { return strings.HasPrefix(lower, start) })
-		if isSecret && len(value) >= secretBytesMin {
+		if isSecret {
 			secrets = append(secrets, value)
+			secrets = append(secrets, secretParts(value)...)
+		}
+		if u, err := url.Parse(value); err == nil && u.User != nil {
+			password, _ := u.User.Password()
+			secrets = append(secrets, password)
 		}
 	}
+	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return len(secret) < secretBytesMin })
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	return secrets
+}
+
+// secretParts finds the secrets within a SAS token or a connection string, as
+// they are and decoded: stores quote them in either form.
+func secretParts(value string) []string {
+	var parts []string
+	for _, pair := range strings.FieldsFunc(value, func(r rune) bool { return r == ';' || r == '&' || r == '?' }) {
+		name, part, _ := strings.Cut(pair, "=")
+		switch strings.ToLower(name) {
+		case "sig", "accountkey", "sharedaccesssignature":
+			parts = append(parts, part)
+			if decoded, err := url.QueryUnescape(part); err == nil {
+				parts = append(parts, decoded)
+			}
+		}
+	}
+	return parts
 }
 
 // secretBytesMin: shorter values would blot out ordinary words.
@@ -59,10 +83,17 @@ func redact(text string, secrets []string) string {
 	return text
 }
 
-// redactError returns an error that says what err says without secrets, and is
-// what err is.
+// errorBytesMax bounds the text of an answer, which may be a whole page.
+const errorBytesMax = 1000
+
+// redactError returns an error that says what err says, in one line and without
+// secrets, and is what err is.
 func redactError(err error, secrets []string) error {
-	return &redacted{text: redact(err.Error(), secrets), err: err}
+	text := strings.Join(strings.Fields(redact(err.Error(), secrets)), " ")
+	if len(text) > errorBytesMax {
+		text = strings.ToValidUTF8(text[:errorBytesMax], "") + "..."
+	}
+	return &redacted{text: text, err: err}
 }
 
 type redacted struct {

@@ -30,10 +30,10 @@ func quickPace() pace {
 }
 
 // openStore opens a store that is closed with the test, and returns its log.
-func openStore(t testing.TB, location string, properties map[string]string) (*Store, *observer.ObservedLogs) {
+func openStore(t testing.TB, location string, properties map[string]string, options ...zap.Option) (*Store, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
-	stores := NewStores(zap.New(core))
+	stores := NewStores(zap.New(core, options...))
 	stores.pace = quickPace()
 	t.Cleanup(func() {
 		if err := stores.Close(); err != nil {
