@@ -179,6 +179,7 @@ func (a *assembly) read(n *Node, rep uint8) (any, error) {
 		return v, nil
 	case List, Map:
 		return a.readMany(n, def, rep)
+	default:
 	}
 	v, err := a.leaf(n.Leaf)
 	a.entry[n.Leaf]++
@@ -263,8 +264,9 @@ func (a *assembly) leaf(leaf int) (any, error) {
 			return nil, fmt.Errorf("%s: value %d has %d bytes, expected %d", l.Name, at, len(c.Bytes(at)), l.Width)
 		}
 		return octets(c.Bytes(at)), nil
+	default:
+		return c.Fixed[at], nil
 	}
-	return c.Fixed[at], nil
 }
 
 // signedBig reads big-endian two's complement.

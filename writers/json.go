@@ -30,8 +30,8 @@ import (
 //	date               a string YYYY-MM-DD; a number of days with Dates      a time after the date
 //	time               a string HH:MM[:SS[.f]]; a number with Times          24:00, a leap second, a zone
 //	timestamp          a string YYYY-MM-DDTHH:MM[:SS[.f]], a space for the   other offsets than zero
-//	                   T too, without a zone or with Z or a zero offset;
-//	                   a number with Timestamps
+//	                   T too, also t and z; without a zone or with Z or a
+//	                   zero offset; a number with Timestamps
 //	timestamptz        the same with a zone: Z, ±HH:MM, ±HHMM or ±HH;        no zone
 //	                   stored in UTC
 //	struct             an object                                             strings that hold an object
@@ -80,6 +80,10 @@ type JSONOptions struct {
 // JSONDepthMax is how deep a value may nest that no column takes. What columns
 // take is as deep as the schema.
 const JSONDepthMax = 200
+
+// scratchBytesKept is how large a string with escapes may be before its memory
+// is given back.
+const scratchBytesKept = 1 << 20
 
 // recordBytesMax keeps all positions in a record within 32 bits.
 const recordBytesMax = 1 << 30
@@ -149,6 +153,9 @@ func (d *JSON) document(buf []byte) bool {
 		return false
 	}
 	d.unique.reset()
+	if cap(d.scratch) > scratchBytesKept {
+		d.scratch = nil
+	}
 	p := space(buf, 0)
 	switch {
 	case p == len(buf):

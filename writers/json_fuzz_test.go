@@ -290,8 +290,9 @@ func (g *inventor) value(n *Node) string {
 			}
 			return g.member(key, g.value(n.Children[1]))
 		}), ",") + "}"
+	default:
+		return g.primitive(n.Type)
 	}
-	return g.primitive(n.Type)
 }
 
 func (g *inventor) some(what func() string) (out []string) {

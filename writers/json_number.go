@@ -44,8 +44,9 @@ func (f *field) unitOption() string {
 		return "date_unit"
 	case opTime:
 		return "time_unit"
+	default:
+		return "timestamp_unit"
 	}
-	return "timestamp_unit"
 }
 
 // shortInteger reads a number of at most 18 digits without a fraction or
@@ -94,6 +95,7 @@ func (d *JSON) storeNumber(f *field, rep uint8) bool {
 		}
 		d.put(f, int64(math.Float64bits(v)), rep)
 		return true
+	default:
 	}
 	v, exactly := n.times10(max(0, int64(f.scale)))
 	detail := ""
@@ -135,8 +137,9 @@ func (f *field) holds(v int64) bool {
 		return 0 <= v && v < microsPerDay
 	case opTimestamp, opTimestampTZ:
 		return microsMin <= v && v <= microsMax
+	default:
+		return true
 	}
-	return true
 }
 
 // tooFine says what is wrong with a number that has too small a fraction.
@@ -146,8 +149,9 @@ func (f *field) tooFine() string {
 		return "is not a whole number"
 	case opDecimal, opDecimalWide:
 		return fmt.Sprintf("has more than %d digits after the point", f.scale)
+	default:
+		return "is finer than a microsecond"
 	}
-	return "is finer than a microsecond"
 }
 
 // tooLarge says what is wrong with a number that is too far from zero.
@@ -161,8 +165,9 @@ func (f *field) tooLarge() string {
 		return "has more digits than the column's precision"
 	case opTime:
 		return "is not within a day"
+	default:
+		return "is outside of the years 0001 to 9999"
 	}
-	return "is outside of the years 0001 to 9999"
 }
 
 // putWide writes a decimal of more than 18 digits.
@@ -178,7 +183,7 @@ func (d *JSON) putWide(f *field, v uint128, negative bool, rep uint8) {
 			c.Arena = append(c.Arena, byte(v.lo>>shift))
 		}
 	}
-	d.close(f, c, rep)
+	d.seal(f, c, rep)
 }
 
 // number is a number as JSON writes it. Its value is ±digits × 10^exp, where
@@ -388,11 +393,11 @@ func (n *number) float32() (float32, bool) {
 // borrowed returns the text as a string that shares its memory, so that
 // nothing is allocated. The text does not change meanwhile.
 func (n *number) borrowed() string {
-	return unsafe.String(unsafe.SliceData(n.text), len(n.text))
+	return unsafe.String(unsafe.SliceData(n.text), len(n.text)) //nolint:gosec // read only, and gone before the text is
 }
 
 // powers are the powers of ten that a double holds exactly.
-var powers = [...]float64{
+var powers = []float64{
 	1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }

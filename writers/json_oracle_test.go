@@ -148,12 +148,13 @@ func (j judge) value(n *Node, tree any, top bool) (any, bool) {
 			out = append(out, pair{k, v})
 		}
 		return out, ok
+	default:
 	}
 	switch v := tree.(type) {
 	case bool:
 		return v, n.Type.Equals(iceberg.PrimitiveTypes.Bool)
 	case json.Number:
-		return j.number(n.Type, v.String(), false)
+		return j.number(n.Type, v.String())
 	case string:
 		return j.text(n.Type, v, false)
 	}
@@ -215,7 +216,7 @@ func depth(tree any) int {
 
 var isNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-func (j judge) number(t iceberg.Type, s string, key bool) (any, bool) {
+func (j judge) number(t iceberg.Type, s string) (any, bool) {
 	if !isNumber.MatchString(s) {
 		return nil, false
 	}
@@ -319,10 +320,10 @@ func (j judge) text(t iceberg.Type, s string, key bool) (any, bool) {
 		b, err := base64.StdEncoding.DecodeString(s)
 		return octets(b), err == nil && base64.StdEncoding.EncodeToString(b) == s
 	case iceberg.DecimalType:
-		return j.number(t, s, key)
+		return j.number(t, s)
 	case iceberg.DateType, iceberg.TimeType, iceberg.TimestampType, iceberg.TimestampTzType:
 		if key {
-			if v, ok := j.number(t, s, key); ok {
+			if v, ok := j.number(t, s); ok {
 				return v, ok
 			}
 		}
@@ -339,11 +340,7 @@ func (j judge) text(t iceberg.Type, s string, key bool) (any, bool) {
 	if !key {
 		return nil, false
 	}
-	v, ok := j.number(t, s, key)
-	if v == float64(0) || v == float32(0) { // so that -0 is 0 as a key of a Go map
-		return v, ok
-	}
-	return v, ok
+	return j.number(t, s) // a Go map takes 0 and -0 for one key, too
 }
 
 func dateText(s string) (any, bool) {

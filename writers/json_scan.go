@@ -89,7 +89,7 @@ func (d *JSON) str(f *field, buf []byte, p int, rep uint8) int {
 	} else if c.Arena, q = d.unquote(f, c.Arena, buf, p, q); q < 0 {
 		return q
 	}
-	d.close(f, c, rep)
+	d.seal(f, c, rep)
 	return q
 }
 
@@ -213,7 +213,7 @@ func hex4(buf []byte, p int) rune {
 	}
 	r := rune(0)
 	for _, c := range buf[p : p+4] {
-		v := hexDigit(c)
+		v := hexDigits[c]
 		if v > 15 {
 			return -1
 		}
@@ -222,18 +222,24 @@ func hex4(buf []byte, p int) rune {
 	return r
 }
 
-// hexDigit returns the value of a hex digit, or 255.
-func hexDigit(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 255
-}
+// hexDigits has the value of each hex digit, and 255 for other bytes.
+const hexDigits = "" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\xff\xff\xff\xff\xff\xff" +
+	"\xff\x0a\x0b\x0c\x0d\x0e\x0f\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\x0a\x0b\x0c\x0d\x0e\x0f\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
+	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 // skip passes over any value. It may open as many as depth objects and lists
 // inside of each other.
@@ -327,14 +333,21 @@ func quote(text []byte) string {
 	return strconv.Quote(string(text[:end])) + "…"
 }
 
-// clip shows what stands at the beginning of JSON.
+// clip shows the word or string that JSON begins with.
 func clip(buf []byte) string {
 	end := 0
-	for end < len(buf) && end <= quotedBytesMax {
-		if c := buf[end]; c == ',' || c == '}' || c == ']' || c <= ' ' {
+	for inside := false; end < len(buf) && end <= quotedBytesMax; end++ {
+		c := buf[end]
+		if c == '"' {
+			inside = !inside
+			if !inside {
+				end++
+				break
+			}
+		}
+		if !inside && (c == ',' || c == '}' || c == ']' || c <= ' ') {
 			break
 		}
-		end++
 	}
 	text := buf[:max(end, min(1, len(buf)))]
 	if s := string(text); len(s) <= quotedBytesMax && strconv.CanBackquote(s) {

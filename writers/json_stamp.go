@@ -64,7 +64,7 @@ func (d *JSON) stampAll(r *kgo.Record) bool {
 		case stampTopic:
 			c := &d.cols[f.leaf]
 			c.Arena = append(c.Arena, r.Topic...)
-			d.close(f, c, 0)
+			d.seal(f, c, 0)
 		case stampPartition:
 			d.put(f, int64(r.Partition), 0)
 		case stampOffset:
@@ -86,7 +86,7 @@ func (d *JSON) stampAll(r *kgo.Record) bool {
 			}
 			c := &d.cols[f.leaf]
 			c.Arena = append(c.Arena, r.Key...)
-			d.close(f, c, 0)
+			d.seal(f, c, 0)
 		}
 	}
 	return true

@@ -13,7 +13,7 @@ func (d *JSON) parse(f *field, text []byte, rep uint8) bool {
 	switch f.op {
 	case opString:
 		c.Arena = append(c.Arena, text...)
-		d.close(f, c, rep)
+		d.seal(f, c, rep)
 		return true
 	case opUUID:
 		return d.parseUUID(f, c, text, rep)
@@ -34,6 +34,7 @@ func (d *JSON) parse(f *field, text []byte, rep uint8) bool {
 			return d.storeNumber(f, rep)
 		}
 		return d.parseTime(f, text, rep)
+	default: // numbers
 	}
 	if d.num.scan(text, 0) != len(text) {
 		return d.malformed(f, text)
@@ -76,20 +77,21 @@ func (d *JSON) parseUUID(f *field, c *Column, text []byte, rep uint8) bool {
 		return d.malformed(f, text)
 	}
 	var id [16]byte
-	p := 0
+	p, wrong := 0, byte(0)
 	for i := range id {
 		if p == 8 || p == 13 || p == 18 || p == 23 {
 			p++
 		}
-		high, low := hexDigit(text[p]), hexDigit(text[p+1])
-		if high > 15 || low > 15 {
-			return d.malformed(f, text)
-		}
+		high, low := hexDigits[text[p]], hexDigits[text[p+1]]
+		wrong |= high | low
 		id[i] = high<<4 | low
 		p += 2
 	}
+	if wrong > 15 {
+		return d.malformed(f, text)
+	}
 	c.Arena = append(c.Arena, id[:]...)
-	d.close(f, c, rep)
+	d.seal(f, c, rep)
 	return true
 }
 
@@ -112,6 +114,6 @@ func (d *JSON) parseBase64(f *field, c *Column, text []byte, rep uint8) bool {
 		return false
 	}
 	c.Arena = c.Arena[:from+n]
-	d.close(f, c, rep)
+	d.seal(f, c, rep)
 	return true
 }

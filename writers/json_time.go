@@ -19,12 +19,12 @@ type refusal struct {
 	detail string
 }
 
-var malformed = refusal{reason: ReasonType}
+func malformed() refusal { return refusal{reason: ReasonType} }
 
 // parseDate reads YYYY-MM-DD and returns days.
 func parseDate(s []byte) (int64, refusal) {
 	if len(s) != 10 {
-		return 0, malformed
+		return 0, malformed()
 	}
 	return date(s)
 }
@@ -39,7 +39,7 @@ func parseClock(s []byte) (int64, refusal) {
 		if _, n, wrong = zone(s[n:]); n > 0 && wrong == (refusal{}) {
 			return 0, refusal{ReasonType, "has a zone; the column's times have none"}
 		}
-		return 0, malformed
+		return 0, malformed()
 	}
 	return v, refusal{}
 }
@@ -52,7 +52,7 @@ func parseClock(s []byte) (int64, refusal) {
 // java.time does when they are zero.
 func parseTimestamp(s []byte, zoned bool) (int64, refusal) {
 	if len(s) < len("2006-01-02T15:04") || s[10] != 'T' && s[10] != ' ' && s[10] != 't' {
-		return 0, malformed
+		return 0, malformed()
 	}
 	days, wrong := date(s)
 	if wrong != (refusal{}) {
@@ -68,7 +68,7 @@ func parseTimestamp(s []byte, zoned bool) (int64, refusal) {
 			return 0, wrong
 		}
 		if n != len(rest) {
-			return 0, malformed
+			return 0, malformed()
 		}
 		if offset != 0 && !zoned {
 			return 0, refusal{ReasonType, "has an offset from UTC, but the column has no zone: give the wall time without an offset, or make the column timestamptz"}
@@ -87,14 +87,14 @@ func parseTimestamp(s []byte, zoned bool) (int64, refusal) {
 func date(s []byte) (int64, refusal) {
 	_ = s[9]
 	if s[4] != '-' || s[7] != '-' {
-		return 0, malformed
+		return 0, malformed()
 	}
 	century, ok0 := two(s[0:2])
 	year, ok1 := two(s[2:4])
 	month, ok2 := two(s[5:7])
 	day, ok3 := two(s[8:10])
 	if !ok0 || !ok1 || !ok2 || !ok3 {
-		return 0, malformed
+		return 0, malformed()
 	}
 	year += 100 * century
 	switch {
@@ -132,12 +132,12 @@ func daysOf(year, month int64) int64 {
 // and its length.
 func clock(s []byte) (int64, int, refusal) {
 	if len(s) < 5 || s[2] != ':' {
-		return 0, 0, malformed
+		return 0, 0, malformed()
 	}
 	hour, ok0 := two(s[0:2])
 	minute, ok1 := two(s[3:5])
 	if !ok0 || !ok1 {
-		return 0, 0, malformed
+		return 0, 0, malformed()
 	}
 	n, second := 5, int64(0)
 	if len(s) > 5 && s[5] == ':' {
@@ -146,7 +146,7 @@ func clock(s []byte) (int64, int, refusal) {
 			second, ok = two(s[6:8])
 		}
 		if !ok {
-			return 0, 0, malformed
+			return 0, 0, malformed()
 		}
 		n = 8
 	}
@@ -170,7 +170,7 @@ func clock(s []byte) (int64, int, refusal) {
 		unit /= 10
 	}
 	if n == first {
-		return 0, 0, malformed
+		return 0, 0, malformed()
 	}
 	return micros, n, refusal{}
 }
@@ -182,11 +182,11 @@ func zone(s []byte) (int64, int, refusal) {
 		return 0, 1, refusal{}
 	}
 	if s[0] != '+' && s[0] != '-' || len(s) < 3 {
-		return 0, 0, malformed
+		return 0, 0, malformed()
 	}
 	hour, ok := two(s[1:3])
 	if !ok {
-		return 0, 0, malformed
+		return 0, 0, malformed()
 	}
 	n, minute := 3, int64(0)
 	if len(s) > 3 {
@@ -194,10 +194,10 @@ func zone(s []byte) (int64, int, refusal) {
 			n++
 		}
 		if len(s) < n+2 {
-			return 0, 0, malformed
+			return 0, 0, malformed()
 		}
 		if minute, ok = two(s[n : n+2]); !ok {
-			return 0, 0, malformed
+			return 0, 0, malformed()
 		}
 		n += 2
 	}

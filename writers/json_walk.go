@@ -143,6 +143,7 @@ func (d *JSON) value(f *field, buf []byte, p int, rep uint8) int {
 				return -1
 			}
 			return next
+		default:
 		}
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 		return d.number(f, buf, p, rep)
@@ -152,6 +153,7 @@ func (d *JSON) value(f *field, buf []byte, p int, rep uint8) int {
 			return d.object(f, buf, p, rep)
 		case opMap:
 			return d.pairs(f, buf, p, rep)
+		default:
 		}
 	case '[':
 		if f.op == opList {
@@ -281,8 +283,8 @@ func (d *JSON) put(f *field, v int64, rep uint8) {
 	}
 }
 
-// close ends the value that was added to Column.Arena.
-func (d *JSON) close(f *field, c *Column, rep uint8) {
+// seal ends the value that was added to Column.Arena.
+func (d *JSON) seal(f *field, c *Column, rep uint8) {
 	c.End = append(c.End, uint32(len(c.Arena)))
 	if f.def > 0 {
 		c.Def = append(c.Def, f.def)
