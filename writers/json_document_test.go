@@ -132,6 +132,7 @@ func TestJSONMaps(t *testing.T) {
 	refused(p.String, `{"a":1,"b":2,"a":3}`, ReasonDuplicate, "v.key")
 	refused(p.Int32, `{"1":1,"1.0":2}`, ReasonDuplicate, "v.key")
 	refused(p.Float64, `{"0.0":1,"-0.0":2}`, ReasonDuplicate, "v.key")
+	refused(p.Float32, `{"0.0":1,"-0.0":2}`, ReasonDuplicate, "v.key")
 	refused(p.UUID, `{"00000000-0000-0000-0000-00000000000a":1,"00000000-0000-0000-0000-00000000000A":1}`, ReasonDuplicate, "v.key")
 	refused(p.Int32, `{"":1}`, ReasonType, "v.key")
 	refused(p.Int32, `{" 1":1}`, ReasonType, "v.key")

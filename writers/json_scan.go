@@ -44,8 +44,9 @@ const (
 // be marked wrongly.
 func special(w uint64) uint64 {
 	// A byte that is zero after the exclusive or, or less than a space, borrows
-	// from its high bit; only such a byte makes the next one borrow as well.
-	return (((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - ' '*ones) | w) & highs
+	// from its high bit; only such a byte makes the next one borrow as well. A
+	// byte that is not ASCII keeps its high bit in one of the first two.
+	return (((w ^ '"'*ones) - ones) | ((w ^ '\\'*ones) - ones) | (w - ' '*ones)) & highs
 }
 
 // plain returns the position of the first byte from p on that is not plain.

@@ -2,7 +2,11 @@ package writers
 
 import (
 	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +158,7 @@ func TestJSONValues(t *testing.T) {
 	accepted("9999999.99", numeral("9999999.99"))
 	accepted("-9999999.99", numeral("-9999999.99"))
 	refused("10000000", ReasonRange, "precision")
+	refused("-10000000.00", ReasonRange, "precision")
 	refused("0.001", ReasonRange, "2 digits")
 	refused(`"1,5"`, ReasonType)
 	refused(`""`, ReasonType)
@@ -183,6 +188,7 @@ func TestJSONValues(t *testing.T) {
 	refused(`"\ud800\ud800"`, ReasonUTF8)
 	refused(`"\ud800\n"`, ReasonUTF8)
 	refused(`"\udc00"`, ReasonUTF8)
+	refused(`"\udc00\udc00"`, ReasonUTF8)
 	refused(`"\u12g4"`, ReasonSyntax)
 	refused(`"\x"`, ReasonSyntax)
 	refused("\"a\nb\"", ReasonSyntax, "control")
@@ -310,4 +316,48 @@ func TestJSONTimes(t *testing.T) {
 	refused(`"9999-12-31T23:59:59-01:00"`, ReasonRange, "9999")
 	refused(`"2024-11-13T14:38:32 Z"`, ReasonType, "")
 	refused("0", ReasonType, "timestamp_unit")
+}
+
+// TestJSONPlain tries each byte at each place of a word, before and after all
+// others.
+func TestJSONPlain(t *testing.T) {
+	for size := range 70 {
+		for at := range size {
+			for c := range 256 {
+				text := []byte(strings.Repeat("~", size))
+				text[at] = byte(c)
+				want := size
+				if c < ' ' || c >= 0x80 || c == '"' || c == '\\' {
+					want = at
+				}
+				if got := plain(text, 0); got != want {
+					t.Fatalf("byte 0x%02X at %d of %d: %d, expected %d", c, at, size, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestJSONFloats compares numbers around the limits of the short way with
+// strconv, bit by bit.
+func TestJSONFloats(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var n number
+	for range 200_000 {
+		text := fmt.Sprintf("%d.%de%d", rng.Uint64()>>(rng.IntN(63)+1), rng.IntN(1000), rng.IntN(60)-30)
+		if rng.IntN(2) == 0 {
+			text = fmt.Sprintf("-%de%d", rng.Uint64()>>(rng.IntN(63)+1), rng.IntN(30)-15)
+		}
+		if n.scan([]byte(text), 0) != len(text) {
+			t.Fatalf("%s is no number", text)
+		}
+		want64, _ := strconv.ParseFloat(text, 64)
+		if got, ok := n.float64(); !ok || math.Float64bits(got) != math.Float64bits(want64) {
+			t.Fatalf("%s is the double %v (%t), expected %v", text, got, ok, want64)
+		}
+		want32, err := strconv.ParseFloat(text, 32)
+		if got, ok := n.float32(); ok != (err == nil) || ok && math.Float32bits(got) != math.Float32bits(float32(want32)) {
+			t.Fatalf("%s is the float %v (%t), expected %v", text, got, ok, want32)
+		}
+	}
 }
