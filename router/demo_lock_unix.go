@@ -11,7 +11,7 @@ import (
 
 // lockFile keeps a second process out until unlock, or until this one dies.
 func lockFile(name string) (unlock func() error, err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func openDemo(ctx context.Context, o demoOptions, out *os.File) (_ *demo, err er
 // openFolder makes the folder, keeps other demos out of it, and begins the log.
 func (d *demo) openFolder() (err error) {
 	dir := d.options.dir
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make --dir: %w", err)
 	}
 	entries, err := os.ReadDir(dir)

@@ -112,7 +112,7 @@ func parseGenerate(args []string, usage io.Writer) (*generateOptions, error) {
 	f.Uint64Var(&seed, "seed", 0, "the same seed makes the same records, but for the clock; 0 is a new one each run")
 	f.BoolVar(&o.report, "report", false, "one line a second on standard error")
 	f.BoolVar(&o.stdout, "stdout", false, "write the values as lines to standard output, not to Kafka")
-	if err := parseFlags(f, args, usage, generateUsage); err != nil {
+	if err := parseFlags(f, args, usage, generateUsage()); err != nil {
 		return nil, err
 	}
 

@@ -82,7 +82,7 @@ var functions = map[string]function{
 	"hex":          {"{{hex(length)}}", "hexadecimal digits, as text", 1, 1, false, hexPiece},
 	"uuid":         {"{{uuid}}", "a random UUID", 0, 0, false, fixedPiece(uuidPiece)},
 	"choice":       {"{{choice(a,b,'c, d')}}", "one of the given texts", 1, 1 << 16, false, choicePiece},
-	"word":         {"{{word}}", "a word", 0, 0, false, fixedPiece(wordPiece)},
+	"word":         {"{{word}}", "a word", 0, 0, false, wordPiece},
 	"sentence":     {"{{sentence(words)}}", "a sentence of so many words", 1, 1, false, sentencePiece},
 }
 
@@ -247,8 +247,10 @@ func choicePiece(args []string) (piece, error) {
 	return func(dst []byte, src *chance) []byte { return append(dst, args[src.below(count)]...) }, nil
 }
 
-func wordPiece(dst []byte, src *chance) []byte {
-	return append(dst, words[src.below(uint64(len(words)))]...)
+func wordPiece([]string) (piece, error) {
+	words := strings.Fields(wordList)
+	count := uint64(len(words))
+	return func(dst []byte, src *chance) []byte { return append(dst, words[src.below(count)]...) }, nil
 }
 
 func sentencePiece(args []string) (piece, error) {
@@ -256,22 +258,23 @@ func sentencePiece(args []string) (piece, error) {
 	if err != nil || count < 1 || count > 100_000 {
 		return nil, errors.New("words must be from 1 to 100000")
 	}
+	word, err := wordPiece(nil)
 	return func(dst []byte, src *chance) []byte {
 		from := len(dst)
 		for i := range count {
 			if i > 0 {
 				dst = append(dst, ' ')
 			}
-			dst = wordPiece(dst, src)
+			dst = word(dst, src)
 		}
 		dst[from] -= 'a' - 'A'
 		return append(dst, '.')
-	}, nil
+	}, err
 }
 
-// words are what word and sentence draw from, each beginning with a small
+// wordList is what word and sentence draw from: each word begins with a small
 // letter of ASCII.
-var words = strings.Fields(`
+const wordList = `
 	able account across after again alert along amber answer apple arrow ask autumn away back balance bank basket beach
 	bell below berry best bird blue board boat bold book bottle bread bridge bright broad brook brown build busy calm
 	camera candle cargo carry castle cedar chain chalk change cheap cherry city clean clear client clock cloud coast cold
@@ -293,4 +296,4 @@ var words = strings.Fields(`
 	strong summer sun supply sure swift table tall tea ten thread three tide time tiny today token top total touch tower
 	town track trade trail train travel tree true trust turn twelve two under unit upper valley value velvet view village
 	violet visit voice wait walk wall warm watch water wave week west wheat wheel white whole wide wild willow wind window
-	winter wise wonder wood word work world yard year yellow young zero`)
+	winter wise wonder wood word work world yard year yellow young zero`

@@ -12,7 +12,8 @@ import (
 )
 
 // generateUsage is what `router generate --help` says above its flags.
-var generateUsage = `router generate fills a Kafka topic with generated records, at a rate.
+func generateUsage() string {
+	return `router generate fills a Kafka topic with generated records, at a rate.
 
   router generate --topic logs --create --partitions 8 --rate 50MB --for 1m
   router generate --topic orders --schema '{"id": "{{sequence}}", "at": "{{now}}"}' --key '{{field(id)}}' --count 1000
@@ -23,6 +24,7 @@ A schema is a JSON object; its texts may hold templates, at any depth:
 A text that is one template of a number or boolean and nothing else becomes a JSON
 number or boolean; every other text stays a text.
 `
+}
 
 // functionTable lists the functions with what they make.
 func functionTable() string {
