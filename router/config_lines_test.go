@@ -50,11 +50,17 @@ func TestScanLinesBroken(t *testing.T) {
 	text := minimal + `x = """a\""" # """` + "\ny = { a = [1, {b = 'c'}], \"q.r\" = '''z''' }\n[[ingest.create.schema]]\n"
 	const bends = "\"'[]{}=.\\\n#,a"
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 20000 {
+	for i := range 20000 {
 		b := []byte(text[:random.IntN(len(text))])
 		for range random.IntN(3) {
 			if len(b) > 0 {
 				b[random.IntN(len(b))] = bends[random.IntN(len(bends))]
+			}
+		}
+		if i%10 == 0 {
+			_, r := parseConfig(string(b))
+			if err := r.report(configFile{"x", r.lines}, secrets{}); !strings.HasPrefix(err.Error(), "x") && len(r.problems) > 0 {
+				t.Fatalf("%v", err)
 			}
 		}
 		lines := scanLines(string(b))

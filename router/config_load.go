@@ -202,7 +202,7 @@ func (r *configReader) syntax(err error) {
 		}
 	}
 	what := at.Message
-	if isSecretName(at.LastKey) {
+	if isSecretName(at.LastKey) || strings.HasSuffix(at.LastKey, "uri") {
 		what = "the value is not TOML" // the message may quote it
 	}
 	hint := ""

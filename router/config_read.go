@@ -72,7 +72,7 @@ func (r *configReader) value(key string, value any, into reflect.Value) {
 			into.SetString(r.expand(key, s, isSecretName(key) || strings.HasSuffix(key, "uri")))
 			return
 		}
-		r.problem(key, `must be text in quotes, like %s = "%v"`, lastName(key), quotable(value))
+		r.problem(key, `must be text in quotes, like %s = "%v"`, lastName(key), quotable(key, value))
 	case reflect.Bool:
 		if b, ok := value.(bool); ok {
 			into.SetBool(b)
@@ -121,7 +121,7 @@ func (r *configReader) slice(key string, value any, into reflect.Value) {
 		case into.Type().Elem().Kind() == reflect.Struct:
 			r.problem(key, "must be a list of tables, like %s = [ { name = \"id\", type = \"long\" } ]", name)
 		default:
-			r.problem(key, "must be a list, like %s = [\"%v\"]", name, quotable(value))
+			r.problem(key, "must be a list, like %s = [\"%v\"]", name, quotable(key, value))
 		}
 		return
 	}
@@ -178,7 +178,7 @@ func (r *configReader) properties(key string, value any, into reflect.Value) {
 func (r *configReader) duration(key string, value any, into reflect.Value) {
 	s, ok := value.(string)
 	if !ok {
-		r.problem(key, `needs a unit and quotes, like %s = "%vs" or "%vms"`, lastName(key), quotable(value), quotable(value))
+		r.problem(key, `needs a unit and quotes, like %s = "%vs" or "%vms"`, lastName(key), quotable(key, value), quotable(key, value))
 		return
 	}
 	s = r.expand(key, s, false)
@@ -202,7 +202,7 @@ func (r *configReader) bytes(key string, value any, into reflect.Value) {
 			into.SetInt(0)
 			return
 		}
-		r.problem(key, `needs a unit and quotes, like %s = "%vMiB" or "%vB"`, lastName(key), quotable(value), quotable(value))
+		r.problem(key, `needs a unit and quotes, like %s = "%vMiB" or "%vB"`, lastName(key), quotable(key, value), quotable(key, value))
 		return
 	}
 	s = r.expand(key, s, false)
@@ -265,7 +265,10 @@ func lastName(key string) string {
 }
 
 // quotable returns a value to put between the quotes of an example.
-func quotable(value any) any {
+func quotable(key string, value any) any {
+	if isSecretName(key) {
+		return "…"
+	}
 	switch v := value.(type) {
 	case string:
 		if len(v) <= valueBytesMax && !strings.Contains(v, "${") {

@@ -129,7 +129,7 @@ func connectKafka(ctx context.Context, c KafkaConfig, log *zap.Logger, more ...k
 		if cause := failed.err(); cause != nil {
 			err = cause
 		}
-		if bounded.Err() != nil || refusedLogin(err) {
+		if bounded.Err() != nil || refusedLogin(err) || distrusted(err) {
 			break
 		}
 		select {
@@ -149,6 +149,13 @@ func connectKafka(ctx context.Context, c KafkaConfig, log *zap.Logger, more ...k
 func refusedLogin(err error) bool {
 	text := strings.ToLower(err.Error())
 	return strings.Contains(text, "sasl") || strings.Contains(text, "authentication")
+}
+
+// distrusted tells whether we do not believe the broker's certificate: it will
+// show the same one again.
+func distrusted(err error) bool {
+	var wrong *tls.CertificateVerificationError
+	return errors.As(err, &wrong)
 }
 
 // kafkaRemedy says what to look at when a broker can't be talked to.

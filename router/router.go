@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,6 +50,7 @@ func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.secrets = newSecrets(append(slices.Clone(cfg.secrets.values), cfg.harvest()...)) // a Config made in code has none yet
 	r := &Router{cfg: cfg, options: o, log: log, metrics: newMetrics(), started: time.Now()}
 	for _, in := range cfg.Ingest {
 		r.states = append(r.states, newIngestState(in, r.metrics.ingest(in.Name)))
@@ -56,11 +58,13 @@ func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
 	return r, nil
 }
 
-// Status returns what the router is doing.
+// Status returns what the router is doing. Its texts show no secret.
 func (r *Router) Status() Status {
 	s := Status{Version: r.options.Version, Started: r.started}
 	for _, in := range r.states {
-		s.Ingests = append(s.Ingests, in.status())
+		now := in.status()
+		now.Error, now.FirstError = r.cfg.Redact(now.Error), r.cfg.Redact(now.FirstError)
+		s.Ingests = append(s.Ingests, now)
 	}
 	return s
 }

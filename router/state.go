@@ -162,6 +162,19 @@ func (s *ingestState) filling(c *cut, files, inFlight int, trigger time.Duration
 	s.metrics.bufferedRows.Set(float64(c.rows))
 	s.metrics.bufferedBytes.Set(float64(c.bytes))
 	s.metrics.cutsInFlight.Set(float64(inFlight))
+	s.progress(time.Now())
+}
+
+// progress notes since when something has been waiting for its commit.
+// REQUIRES: s.mu is held.
+func (s *ingestState) progress(now time.Time) {
+	behind := !s.now.OldestRow.IsZero() || s.now.CutsInFlight > 0 || s.lag() > 0
+	switch {
+	case !behind:
+		s.now.BehindSince = time.Time{}
+	case s.now.BehindSince.IsZero():
+		s.now.BehindSince = now
+	}
 }
 
 // took books a chunk: records taken, dead letters and skips by reason.
@@ -230,6 +243,7 @@ func (s *ingestState) ends(latest map[topicPartition]int64) {
 		s.now.Error, s.now.FirstError, s.now.FailingSince = "", "", time.Time{} // nothing is left to fail
 	}
 	s.metrics.lag.Set(float64(s.lag()))
+	s.progress(time.Now())
 }
 
 func (s *ingestState) latestEnds() map[topicPartition]int64 {

@@ -1,0 +1,67 @@
+package router
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBehindSince begins with the first row that waits and ends when all is
+// committed and read.
+func TestBehindSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := topicPartition{"a", 0}
+		s := newIngestState(IngestConfig{Name: "a", Trigger: time.Second}, newMetrics().ingest("a"))
+		s.running()
+		s.owns(map[topicPartition]*owned{at: {from: 10, next: 10}})
+		since := func() time.Time { return s.status().BehindSince }
+
+		s.ends(map[topicPartition]int64{at: 10})
+		if !since().IsZero() {
+			t.Error("behind with nothing to do")
+		}
+		s.ends(map[topicPartition]int64{at: 15})
+		began := time.Now()
+		if !since().Equal(began) {
+			t.Error("not behind with five records ahead")
+		}
+		time.Sleep(time.Minute)
+		s.at(map[topicPartition]*owned{at: {from: 10, next: 15}})
+		s.filling(&cut{since: time.Now()}, 1, 0, time.Second)
+		if !since().Equal(began) {
+			t.Error("taking records in is not committing them")
+		}
+		s.filling(&cut{}, 0, 1, time.Second)
+		if !since().Equal(began) {
+			t.Error("a cut in flight is not committed")
+		}
+		if c := s.status().complaint(time.Now()); c == "" {
+			t.Error("ready after a minute without a commit")
+		}
+		s.filling(&cut{}, 0, 0, time.Second)
+		if !since().IsZero() {
+			t.Error("behind with everything committed")
+		}
+	})
+}
+
+// TestStatusRedacts hides secrets in the errors that /status and the page show.
+func TestStatusRedacts(t *testing.T) {
+	c := plantedConfig()
+	c.secrets = secrets{} // made in code
+	c.Kafka.Brokers = []string{"localhost:9092"}
+	c.Catalog.Type, c.Catalog.Warehouse = "sql", "/w"
+	in := DefaultIngest()
+	in.Name, in.Topics, in.Table = "a", []string{"a"}, "a.b"
+	c.Ingest = []IngestConfig{in}
+	r, err := New(c, nil, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.states[0].become(StateFailed, &haltError{"dial " + c.Catalog.URI + " " + planted["sasl"]})
+	if s := r.Status().Ingests[0]; s.Error == "" || s.FirstError == "" {
+		t.Error("no error shown")
+	} else {
+		checkNoSecret(t, s.Error+s.FirstError)
+	}
+}
