@@ -51,6 +51,9 @@ func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
 		return nil, err
 	}
 	cfg.secrets = newSecrets(append(slices.Clone(cfg.secrets.values), cfg.harvest()...)) // a Config made in code has none yet
+	if o.Version == "" {
+		o.Version = "devel"
+	}
 	r := &Router{cfg: cfg, options: o, log: log, metrics: newMetrics(), started: time.Now()}
 	for _, in := range cfg.Ingest {
 		r.states = append(r.states, newIngestState(in, r.metrics.ingest(in.Name)))

@@ -45,17 +45,25 @@ func (s *ingestState) status() IngestStatus {
 	return out
 }
 
-// lag counts the offsets between what is committed and the ends. A partition
-// with nothing but gaps left lags by none.
+// lag counts the offsets between what is committed and the ends, as far as
+// they are known: the last look at them, or what has been read since. A
+// partition with nothing but gaps left lags by none.
 func (s *ingestState) lag() (n int64) {
+	waiting := s.waiting()
 	for p, at := range s.positions {
-		end, ok := s.latest[p]
-		if ok && end > at && s.reading[p] < end {
+		end, reading := s.latest[p], s.reading[p]
+		if waiting {
+			end = max(end, reading)
+		}
+		if end > at && (reading < end || waiting) {
 			n += end - at
 		}
 	}
 	return n
 }
+
+// waiting tells whether rows have been taken in and are not committed yet.
+func (s *ingestState) waiting() bool { return !s.now.OldestRow.IsZero() || s.now.CutsInFlight > 0 }
 
 // become changes the state; err, if any, is why.
 func (s *ingestState) become(state string, err error) {
@@ -168,9 +176,8 @@ func (s *ingestState) filling(c *cut, files, inFlight int, trigger time.Duration
 // progress notes since when something has been waiting for its commit.
 // REQUIRES: s.mu is held.
 func (s *ingestState) progress(now time.Time) {
-	behind := !s.now.OldestRow.IsZero() || s.now.CutsInFlight > 0 || s.lag() > 0
 	switch {
-	case !behind:
+	case !s.waiting() && s.lag() == 0:
 		s.now.BehindSince = time.Time{}
 	case s.now.BehindSince.IsZero():
 		s.now.BehindSince = now
@@ -239,7 +246,7 @@ func (s *ingestState) ends(latest map[topicPartition]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.latest = latest
-	if s.now.State == StateRunning && s.now.CutsInFlight == 0 && s.now.OldestRow.IsZero() && s.lag() == 0 {
+	if s.now.State == StateRunning && !s.waiting() && s.lag() == 0 {
 		s.now.Error, s.now.FirstError, s.now.FailingSince = "", "", time.Time{} // nothing is left to fail
 	}
 	s.metrics.lag.Set(float64(s.lag()))

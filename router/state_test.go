@@ -31,6 +31,13 @@ func TestBehindSince(t *testing.T) {
 		if !since().Equal(began) {
 			t.Error("taking records in is not committing them")
 		}
+		if got := s.status().LagRecords; got != 5 {
+			t.Errorf("five records are not in the table, lag is %d", got)
+		}
+		s.at(map[topicPartition]*owned{at: {from: 10, next: 17}}) // past the last look at the ends
+		if got := s.status().LagRecords; got != 7 {
+			t.Errorf("seven records are not in the table, lag is %d", got)
+		}
 		s.filling(&cut{}, 0, 1, time.Second)
 		if !since().Equal(began) {
 			t.Error("a cut in flight is not committed")
@@ -39,8 +46,8 @@ func TestBehindSince(t *testing.T) {
 			t.Error("ready after a minute without a commit")
 		}
 		s.filling(&cut{}, 0, 0, time.Second)
-		if !since().IsZero() {
-			t.Error("behind with everything committed")
+		if got := s.status(); !got.BehindSince.IsZero() || got.LagRecords != 0 {
+			t.Errorf("behind with everything committed and only gaps left: %+v", got)
 		}
 	})
 }
