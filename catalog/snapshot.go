@@ -143,7 +143,7 @@ func (e *unfitError) Unwrap() error { return e.inner }
 // writeManifest encodes the manifest of files that this snapshot adds under one spec.
 func (t *Table) writeManifest(s *state, st *staged, spec iceberg.PartitionSpec, schema *iceberg.Schema, files []iceberg.DataFile) (iceberg.ManifestFile, error) {
 	var body bytes.Buffer
-	w, err := iceberg.NewManifestWriter(s.meta.Version(), &body, spec, schema, st.snapshot.SnapshotID)
+	w, err := iceberg.NewManifestWriter(s.meta.Version(), &body, avroSpec(spec), schema, st.snapshot.SnapshotID)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +172,41 @@ func (t *Table) writeManifest(s *state, st *staged, spec iceberg.PartitionSpec, 
 	st.objects = append(st.objects, object{location, body.Bytes()})
 	st.added[location] = &carried{body: body.Bytes()}
 	return m, nil
+}
+
+// avroSpec renames partition fields whose names Avro doesn't allow ("a.b_bucket"),
+// as Java does. Readers go by the field ids.
+//
+// Source: Avro 1.12 specification, "Names"; Java AvroSchemaUtil.sanitize.
+func avroSpec(spec iceberg.PartitionSpec) iceberg.PartitionSpec {
+	fields := make([]iceberg.PartitionField, spec.NumFields())
+	renamed := false
+	for i := range fields {
+		fields[i] = spec.Field(i)
+		if name := avroName(fields[i].Name); name != fields[i].Name {
+			fields[i].Name, renamed = name, true
+		}
+	}
+	if !renamed {
+		return spec
+	}
+	return iceberg.NewPartitionSpecID(spec.ID(), fields...)
+}
+
+func avroName(name string) string {
+	var b strings.Builder
+	for i, c := range name {
+		switch {
+		case c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case c >= '0' && c <= '9':
+			b.WriteByte('_')
+			b.WriteRune(c)
+		default:
+			fmt.Fprintf(&b, "_x%X", c)
+		}
+	}
+	return b.String()
 }
 
 // tupleKey appends the partition tuple's text to key.

@@ -257,3 +257,45 @@ func TestOwnHeadIsNotReadAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestPartitionNamesOfOthers: Spark names fields of nested columns "a.b_bucket", which Avro refuses.
+func TestPartitionNamesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	create := Create{Schema: []Column{{Name: "id", Type: "long"}, {Name: "a", Type: "struct<b: string>"}}, Partition: []string{"a.b_bucket = bucket(a.b, 64)", "9 größe = truncate(id, 10)"}}
+	tbl := w.table(c, TableOptions{Create: &create})
+	var appended []Append
+	for i := range mergeFan + 2 {
+		a := next(t, tbl, int64(i)*10, 10, 0)
+		spec := tbl.Spec()
+		b, err := iceberg.NewDataFileBuilder(spec, iceberg.EntryContentData, fmt.Sprintf("%s/odd%d.parquet", tbl.DataLocation(), i), iceberg.ParquetFile, map[int]any{1000: int32(i), 1001: int64(10 * i)}, nil, nil, 1, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Files = []iceberg.DataFile{b.Build()}
+		mustAppend(t, tbl, a)
+		appended = append(appended, a)
+	}
+	expectOnce(t, c, appended...)
+	manifests, err := metaOf(t, c, "shop.orders").CurrentSnapshot().Manifests(w.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range manifests {
+		entries, err := m.FetchEntries(w.disk, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if p := e.DataFile().Partition(); p[1000] == nil || p[1001] == nil {
+				t.Errorf("partition %v", p)
+			}
+		}
+	}
+	if got := avroName("a.b 9ü_"); got != "a_x2Eb_x209_xFC_" {
+		t.Errorf("avroName: %s", got)
+	}
+	if got := avroName("9x"); got != "_9x" {
+		t.Errorf("avroName: %s", got)
+	}
+}

@@ -133,7 +133,7 @@ func (t *Table) create(ctx context.Context, c Create) (s *state, created bool, e
 		return nil, false, fmt.Errorf("create table: %w%s", errors.Join(failure, err), t.createRemedy(failure))
 	}
 	if failure == nil {
-		t.log.Info("created table", zap.String("location", s.meta.Location()), zap.Stringer("spec", s.meta.PartitionSpec()))
+		t.log.Info("created table", zap.String("location", s.meta.Location()), zap.String("partition", partitionText(s.meta.PartitionSpec(), s.meta.CurrentSchema())))
 	}
 	return s, failure == nil, nil
 }
