@@ -248,6 +248,7 @@ func (in *ingest) encode(work context.Context, chunks []*chunk) error {
 	g, ctx := errgroup.WithContext(work)
 	for w := range in.workers {
 		g.Go(func() error {
+			var shares []writers.Share
 			for _, ch := range chunks {
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -255,11 +256,12 @@ func (in *ingest) encode(work context.Context, chunks []*chunk) error {
 				for _, b := range ch.batches {
 					for _, part := range b.groups {
 						if int(part.address)%in.workers == w {
-							c.open(part.address, in.freshEncoder).rows.Append(b.Batch, b.order[part.from:part.to])
+							shares = append(shares, writers.Share{Batch: b.Batch, Rows: b.order[part.from:part.to], To: c.open(part.address, in.freshEncoder).rows})
 						}
 					}
 				}
 			}
+			writers.Scatter(shares)
 			return nil
 		})
 	}
