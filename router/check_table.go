@@ -89,27 +89,13 @@ func (k *checkup) checkStore(ctx context.Context, key, location string, properti
 	ctx, cancel := context.WithTimeout(ctx, storePatience)
 	defer cancel()
 	const remedy = "check the store's s3.*, gcs.* or adls.* keys in catalog.properties, and the rights to put, get and delete"
-	fail := func(verb string, err error) {
-		k.problem(key, "%s a small object in the store at %s: %v; %s", verb, location, err, remedy)
-	}
 	store, err := k.stores.Open(ctx, location, properties)
 	if err != nil {
 		k.problem(key, "open the store at %s: %v", location, err)
 		return
 	}
-	body := []byte("router check put this here and should have deleted it")
-	name, err := store.PutNew(ctx, func(attempt int) string {
-		return fmt.Sprintf("%s/router-check-%s-%d", strings.TrimRight(location, "/"), newID(), attempt)
-	}, body)
-	if err != nil {
-		fail("put", err)
-		return
-	}
-	if got, err := store.ReadFile(name); err != nil || string(got) != string(body) {
-		fail("read back", err)
-	}
-	if err := store.Delete(ctx, name); err != nil {
-		fail("delete", err)
+	if err := tryStore(ctx, store, location); err != nil {
+		k.problem(key, "%v; %s", err, remedy)
 		return
 	}
 	k.well("store", "%s can be written, read and deleted from", location)

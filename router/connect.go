@@ -27,11 +27,8 @@ func (in *ingest) connect(ctx context.Context) (err error) {
 	if in.catalog, err = catalog.Open(ctx, in.catalogConfig, open, in.log); err != nil {
 		return err
 	}
-	if in.table, err = in.catalog.Table(ctx, in.cfg.Table, in.tableOptions()); err != nil {
+	if err = in.openTable(ctx); err != nil {
 		return err
-	}
-	if in.store, err = in.stores.Open(ctx, in.table.DataLocation(), in.table.StoreProperties()); err != nil {
-		return fmt.Errorf("open store of %s: %w", in.table.DataLocation(), err)
 	}
 	if _, err = in.newPlan(); err != nil { // before anybody waits for a group
 		return err
@@ -52,6 +49,27 @@ func (in *ingest) connect(ctx context.Context) (err error) {
 		in.dead = &deadLetters{ingest: in.cfg.Name, topic: in.cfg.DeadLetterTopic, client: client}
 	}
 	return in.join()
+}
+
+// startPatience is how long a catalog or a store may take to answer for the
+// first time. Later they are waited for; at a start nobody answering is most
+// likely a wrong address.
+const startPatience = time.Minute
+
+// openTable loads the table, or makes it, and tries the store of its data files.
+func (in *ingest) openTable(ctx context.Context) (err error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("no success within %s", startPatience))
+	defer cancel()
+	if in.table, err = in.catalog.Table(bounded, in.cfg.Table, in.tableOptions()); err != nil {
+		return err
+	}
+	if in.store, err = in.stores.Open(ctx, in.table.DataLocation(), in.table.StoreProperties()); err != nil {
+		return fmt.Errorf("open store of %s: %w", in.table.DataLocation(), err)
+	}
+	if err = tryStore(bounded, in.store, in.table.DataLocation()); err != nil {
+		return fmt.Errorf("try the store of table %s: %w; check catalog.properties (s3.*, gcs.*, adls.*), the rights, and that the store is up", in.cfg.Table, err)
+	}
+	return nil
 }
 
 // lookAtTopics reads the identity of the topics, checks that the dead-letter

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -86,6 +87,30 @@ func (in *ingest) write(c *cut, f *openFile) (err error) {
 	c.mu.Lock()
 	c.written = append(c.written, written{df, int64(len(file.Body))})
 	c.mu.Unlock()
+	return nil
+}
+
+// tryStore puts a small object into folder, reads it back and deletes it, so
+// that a wrong endpoint, a missing right or a full disk is said before a record
+// is read.
+func tryStore(ctx context.Context, store *writers.Store, folder string) error {
+	body := []byte("router put this here to try the store, and should have deleted it")
+	name, err := store.PutNew(ctx, func(attempt int) string {
+		return fmt.Sprintf("%s/router-try-%s-%d", strings.TrimRight(folder, "/"), newID(), attempt)
+	}, body)
+	if err != nil {
+		return fmt.Errorf("put a small object into %s: %w", folder, err)
+	}
+	got, err := store.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read a small object back from %s: %w", folder, err)
+	}
+	if string(got) != string(body) {
+		return fmt.Errorf("read a small object back from %s: it is not what was put there", folder)
+	}
+	if err := store.Delete(ctx, name); err != nil {
+		return fmt.Errorf("delete a small object from %s: %w", folder, err)
+	}
 	return nil
 }
 
