@@ -25,7 +25,11 @@ func (k *checkup) checkCatalog(ctx context.Context) {
 	}
 	c, err := catalog.Open(ctx, catalog.Config(k.cfg.Catalog), open, k.log)
 	if err != nil {
-		k.problem("catalog.uri", "%v; check catalog.uri, and the login in catalog.properties", err)
+		remedy := ""
+		if !strings.Contains(err.Error(), "(check ") {
+			remedy = "; check catalog.uri, and the login in catalog.properties"
+		}
+		k.problem("catalog.uri", "%v%s", err, remedy)
 		return
 	}
 	k.later(func() { _ = c.Close() })

@@ -28,6 +28,10 @@ func Load(path string) (cfg Config, warnings []string, err error) {
 			r.warn(r.literals[0], "holds a secret in the clear and every user can read the file; chmod 600 it, or use ${NAME} or ${file:/path}")
 		}
 	}
+	for i := range r.warnings {
+		r.warnings[i].Line = r.lines.of(r.warnings[i].Key)
+	}
+	sortByLine(r.warnings)
 	for _, p := range r.warnings {
 		warnings = append(warnings, cfg.Redact(p.line(path)))
 	}
@@ -57,10 +61,6 @@ func parseConfig(text string) (Config, *configReader) {
 		}
 	}
 	r.warnings = append(r.warnings, cfg.doubts()...)
-	for i := range r.warnings {
-		r.warnings[i].Line = r.lines.of(r.warnings[i].Key)
-	}
-	sortByLine(r.warnings)
 	return cfg, r
 }
 

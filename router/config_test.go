@@ -29,6 +29,11 @@ func TestConfigProblems(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			if s.sections["mode"] != "" {
+				if err := os.Chmod("router.toml", 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
 			_, warnings, err := Load("router.toml")
 			var got strings.Builder
 			if err != nil {
