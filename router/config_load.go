@@ -54,6 +54,7 @@ func parseConfig(text string) (Config, *configReader) {
 		return cfg, r
 	}
 	r.readConfig(table, &cfg)
+	cfg.Kafka.Brokers = splitCommas(cfg.Kafka.Brokers)
 	cfg.secrets = newSecrets(append(r.secrets, cfg.harvest()...))
 	for _, p := range cfg.problems() {
 		if !r.reported(p.Key) {
@@ -62,6 +63,17 @@ func parseConfig(text string) (Config, *configReader) {
 	}
 	r.warnings = append(r.warnings, cfg.doubts()...)
 	return cfg, r
+}
+
+// splitCommas takes elements like "a:9092,b:9092" apart: one environment
+// variable often carries all brokers.
+func splitCommas(list []string) (out []string) {
+	for _, element := range list {
+		for _, one := range strings.Split(element, ",") {
+			out = append(out, strings.TrimSpace(one))
+		}
+	}
+	return out
 }
 
 // ConfigError is a configuration that cannot be used. The program exits with 2.

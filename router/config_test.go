@@ -92,7 +92,8 @@ func TestConfigMinimal(t *testing.T) {
 
 func TestConfigValues(t *testing.T) {
 	t.Setenv("ROUTER_TEST_REGION", "eu-north-1")
-	text := "memory_max = \"512MB\"\nstop_timeout = \"1m30s\"\n" + minimal + `
+	t.Setenv("ROUTER_TEST_BROKERS", "a:9092, b:9092")
+	text := "memory_max = \"512MB\"\nstop_timeout = \"1m30s\"\n" + strings.Replace(minimal, "localhost:9092", "${ROUTER_TEST_BROKERS}", 1) + `
 trigger = "250ms"
 trigger_bytes = 0
 start = "2024-05-01T12:00:00+02:00"
@@ -114,7 +115,7 @@ s3.region = "${ROUTER_TEST_REGION}"
 	in := c.Ingest[0]
 	start, _ := in.StartTime()
 	for _, check := range []struct{ got, want any }{
-		{c.MemoryMax, Bytes(512e6)}, {c.StopTimeout, 90 * time.Second}, {in.Trigger, 250 * time.Millisecond},
+		{c.Kafka.Brokers, []string{"a:9092", "b:9092"}}, {c.MemoryMax, Bytes(512e6)}, {c.StopTimeout, 90 * time.Second}, {in.Trigger, 250 * time.Millisecond},
 		{in.TriggerBytes, Bytes(0)}, {start.UTC().Hour(), 10}, {len(in.Create.Schema), 2},
 		{in.Create.Schema[0], ColumnConfig{Name: "id", Type: "long", Required: true}},
 		{in.Create.Properties["write.data.path"], "s3://b/${literal}"},
