@@ -84,10 +84,10 @@ func parseDemo(args []string, usage io.Writer) (demoOptions, error) {
 	var speed string
 	f := flag.NewFlagSet("demo", flag.ContinueOnError)
 	f.StringVar(&o.dir, "dir", "demo", "the `folder` of broker, catalog and warehouse; made if it is missing")
-	f.StringVar(&speed, "rate", "5000", "records (5000) or bytes (5MB) a second; 0 is flat out")
-	f.IntVar(&o.partitions, "partitions", 8, "Kafka partitions, when the folder is new")
-	f.DurationVar(&o.trigger, "trigger", time.Second, "how long rows wait before their files are cut, as 1s")
-	f.DurationVar(&o.limit, "for", 0, "how long to produce, as 20s; 0 is until Ctrl-C")
+	f.StringVar(&speed, "rate", "5000", "`speed` in records (5000) or bytes (5MB) a second; 0 is flat out")
+	f.IntVar(&o.partitions, "partitions", 8, "`number` of Kafka partitions, when the folder is new")
+	f.DurationVar(&o.trigger, "trigger", time.Second, "`time` that rows wait before their files are cut")
+	f.DurationVar(&o.limit, "for", 0, "`time` to produce, as 20s; 0 is until Ctrl-C")
 	f.StringVar(&o.http, "http", "", "`address` of the page, metrics and status; default 127.0.0.1:8080, or a free port if that is taken")
 	f.IntVar(&o.kafkaPort, "kafka-port", 0, "`port` of the broker; 0 is a free one")
 	if err := parseFlags(f, args, usage, demoUsage); err != nil {

@@ -37,7 +37,7 @@ func openDemo(ctx context.Context, o demoOptions, out *os.File) (_ *demo, err er
 	if err := d.configure(); err != nil {
 		return nil, err
 	}
-	if d.router, err = New(d.config, d.log, Options{}); err != nil {
+	if d.router, err = New(d.config, d.log, Options{Version: demoName}); err != nil {
 		return nil, err
 	}
 	if err := d.openTable(ctx); err != nil {

@@ -54,7 +54,7 @@ func (d *demo) tellHowToQuery() {
 	fmt.Fprintf(d.out, "\nthe table is in %s; ask it:\n\n", d.table.Location())
 	fmt.Fprintf(d.out, "  duckdb -c \"INSTALL iceberg; LOAD iceberg; SELECT count(*), count(DISTINCT logStreamId) FROM iceberg_scan('%s')\"\n",
 		strings.TrimPrefix(d.table.MetadataLocation(), "file://"))
-	fmt.Fprintf(d.out, "  python -c \"from pyiceberg.catalog.sql import SqlCatalog; print(SqlCatalog('%s', uri='sqlite:///%s').load_table('%s').scan(limit=10).to_arrow())\"\n\n",
+	fmt.Fprintf(d.out, "  python3 -c \"from pyiceberg.catalog.sql import SqlCatalog; print(SqlCatalog('%s', uri='sqlite:///%s').load_table('%s').scan(limit=10).to_arrow())\"\n\n",
 		demoName, d.path("catalog.db"), demoTable)
 }
 

@@ -30,7 +30,7 @@ func GenerateCommand(ctx context.Context, args []string) error {
 }
 
 func generate(ctx context.Context, args []string, out, progress io.Writer) error {
-	o, err := parseGenerate(args, progress)
+	o, err := parseGenerate(args, out)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -97,19 +97,19 @@ func parseGenerate(args []string, usage io.Writer) (*generateOptions, error) {
 	f.StringVar(&config, "config", "", "take [kafka] (brokers, TLS, SASL) from this configuration `file`")
 	f.StringVar(&o.load.topic, "topic", "", "the `topic` to fill")
 	f.BoolVar(&o.create, "create", false, "make the topic if it does not exist")
-	f.IntVar(&o.partitions, "partitions", 1, "with --create: how many")
-	f.IntVar(&o.replication, "replication", -1, "with --create: copies of a partition; -1 is the cluster's default")
-	f.StringVar(&schema, "schema", schemaDefault, "a JSON object with templates in its texts, or a `file` with one")
+	f.IntVar(&o.partitions, "partitions", 1, "with --create: the `number` of partitions")
+	f.IntVar(&o.replication, "replication", -1, "with --create: `copies` of a partition; -1 is the cluster's default")
+	f.StringVar(&schema, "schema", schemaDefault, "a `JSON` object with templates in its texts, or the name of a file with one; default the reference record")
 	f.StringVar(&key, "key", "", "`template` of the record key; field(name) copies a field of the value; default no key")
-	f.StringVar(&speed, "rate", "0", "records (5000) or bytes (50MB) a second; 0 is flat out")
-	f.Int64Var(&o.load.count, "count", 0, "stop after so many records; 0 is no end")
-	f.DurationVar(&o.load.limit, "for", 0, "stop after so long, as 30s; 0 is no end")
-	f.StringVar(&o.codec, "compression", "snappy", "none, gzip, snappy, lz4 or zstd")
-	f.StringVar(&o.acks, "acks", "all", "all, leader or none")
+	f.StringVar(&speed, "rate", "0", "`speed` in records (5000) or bytes (50MB) a second; 0 is flat out")
+	f.Int64Var(&o.load.count, "count", 0, "stop after so many `records`; 0 is no end")
+	f.DurationVar(&o.load.limit, "for", 0, "stop after this `time`, as 30s; 0 is no end")
+	f.StringVar(&o.codec, "compression", "snappy", "`codec` of batches: none, gzip, snappy, lz4 or zstd")
+	f.StringVar(&o.acks, "acks", "all", "`who` must have a record: all in-sync brokers, the leader, or none")
 	f.Func("batch-max", "largest batch, and so record, as a `size`; default 1MB", func(text string) error {
 		return o.batchMax.UnmarshalText([]byte(text))
 	})
-	f.Uint64Var(&seed, "seed", 0, "the same seed makes the same records, but for the clock; 0 is a new one each run")
+	f.Uint64Var(&seed, "seed", 0, "the same `number` makes the same records, but for the clock; 0 is a new one each run")
 	f.BoolVar(&o.report, "report", false, "one line a second on standard error")
 	f.BoolVar(&o.stdout, "stdout", false, "write the values as lines to standard output, not to Kafka")
 	if err := parseFlags(f, args, usage, generateUsage()); err != nil {

@@ -355,7 +355,7 @@ func TestGenerateUsage(t *testing.T) {
 	f("no such file", "--topic", "x", "--config", filepath.Join(t.TempDir(), "none.toml"))
 
 	var help strings.Builder
-	if err := generate(t.Context(), []string{"--help"}, io.Discard, &help); err != nil {
+	if err := generate(t.Context(), []string{"--help"}, &help, io.Discard); err != nil {
 		t.Errorf("--help: %v", err)
 	}
 	for _, want := range []string{"--topic topic", "--batch-max size", "{{alphaNumeric(length)}}"} {
