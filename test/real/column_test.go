@@ -56,7 +56,7 @@ func keyColumns() []column {
 			return s, s
 		}},
 		{"name", "string", false, func(i int) (string, string) { return quote(rowName(i)), quote(rowName(i)) }},
-		{"at", "timestamptz", false, func(i int) (string, string) {
+		{"moment", "timestamptz", false, func(i int) (string, string) {
 			// Written with another zone in the record, in UTC in the row.
 			zone := time.FixedZone("", 2*3600)
 			return quote(rowTime(i).In(zone).Format("2006-01-02T15:04:05.000000-07:00")), quote(rowTime(i).Format(microsFormat) + "+00:00")
@@ -95,8 +95,6 @@ func everyColumn() []column {
 		column{"deep", "list<list<long>>", false, same(`[[1,2],[],[9223372036854775807]]`, `[]`, `[null,[3]]`, "null")},
 		column{"count", "map<string, long>", false, pick([2]string{`{"b":2,"a":1}`, `[["a",1],["b",2]]`}, [2]string{`{}`, `[]`},
 			[2]string{`{"":null}`, `[["",null]]`}, [2]string{"null", "null"})},
-		column{"index", "map<string, struct<n: int, t: list<string>>>", false, pick([2]string{`{"k":{"n":1,"t":["x"]}}`, `[["k",{"n":1,"t":["x"]}]]`},
-			[2]string{`{"k":null,"l":{}}`, `[["k",null],["l",{"n":null,"t":null}]]`}, [2]string{"null", "null"})},
 	)
 	return columns
 }
@@ -107,7 +105,13 @@ func timeColumn() column {
 		[2]string{`"23:59:59.999999"`, `"23:59:59.999999"`}, [2]string{"null", "null"})}
 }
 
-// structsColumn is a nullable list of structs, which PyIceberg reads as an empty list where it is null.
+// indexColumn is a nullable map of structs, which PyIceberg reads as an empty map where it is null.
+func indexColumn() column {
+	return column{"index", "map<string, struct<n: int, t: list<string>>>", false, pick([2]string{`{"k":{"n":1,"t":["x"]}}`, `[["k",{"n":1,"t":["x"]}]]`},
+		[2]string{`{"k":null,"l":{}}`, `[["k",null],["l",{"n":null,"t":null}]]`}, [2]string{"null", "null"})}
+}
+
+// structsColumn is a nullable list of structs, likewise.
 func structsColumn() column {
 	return column{"items", "list<struct<sku: string, n: int>>", false, pick(
 		[2]string{`[{"sku":"a","n":1},{"sku":"b"}]`, `[{"n":1,"sku":"a"},{"n":null,"sku":"b"}]`}, [2]string{"[]", "[]"},

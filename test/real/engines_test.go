@@ -21,7 +21,7 @@ func TestTableOfAnotherEngine(t *testing.T) {
 	l.spark(t, "CREATE NAMESPACE "+namespace,
 		"CREATE TABLE "+table+" (gone INT, id BIGINT NOT NULL, name STRING, old STRING) USING iceberg PARTITIONED BY (bucket(4, id))",
 		"ALTER TABLE "+table+" DROP COLUMN gone",
-		"ALTER TABLE "+table+" ADD COLUMN at TIMESTAMP",
+		"ALTER TABLE "+table+" ADD COLUMN moment TIMESTAMP",
 		"ALTER TABLE "+table+" RENAME COLUMN old TO yes_was",
 		"ALTER TABLE "+table+" DROP COLUMN yes_was")
 	columns := keyColumns()
@@ -31,7 +31,7 @@ func TestTableOfAnotherEngine(t *testing.T) {
 	produce(t, c, topic, partitions, recordsOf(columns, n)[:n/2]...)
 	mustOnce(t, path)
 	// Both a column and a partition field come, and the router goes on with them.
-	l.spark(t, "ALTER TABLE "+table+" ADD COLUMN yes BOOLEAN", "ALTER TABLE "+table+" ADD PARTITION FIELD day(at)")
+	l.spark(t, "ALTER TABLE "+table+" ADD COLUMN yes BOOLEAN", "ALTER TABLE "+table+" ADD PARTITION FIELD day(moment)")
 	columns = append(columns, everyColumn()[3])
 	produce(t, c, topic, partitions, recordsOf(columns, n)[n/2:]...)
 	mustOnce(t, path)

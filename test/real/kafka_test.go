@@ -5,6 +5,7 @@ package real_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,11 +15,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Numbers that make names of topics and tables unique within a run.
-var serial atomic.Int64
+// What makes names of topics and tables unique, also where REAL_RUN is kept from run to run.
+var (
+	serial atomic.Int64
+	token  = strconv.FormatInt(time.Now().Unix()%1_000_000, 36)
+)
 
 // unique returns a name that no other test uses.
-func unique(prefix string) string { return fmt.Sprintf("%s_%d", prefix, serial.Add(1)) }
+func unique(prefix string) string { return fmt.Sprintf("%s_%s_%d", prefix, token, serial.Add(1)) }
 
 // client is a Kafka client for a test's lifetime, on the plaintext listener.
 func client(t *testing.T, options ...kgo.Opt) *kgo.Client {
@@ -33,6 +37,7 @@ func clientAt(t *testing.T, broker string, options ...kgo.Opt) *kgo.Client {
 		kgo.SeedBrokers(broker),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.UnknownTopicRetries(100), // of a topic made a moment ago
 		kgo.ProducerBatchMaxBytes(4 << 20),
 		kgo.MaxBufferedRecords(100_000),
 	}, options...)

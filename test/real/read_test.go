@@ -16,23 +16,25 @@ type filter struct {
 
 // filters asks for whole numbers, texts and times: they are right only where
 // bounds, null counts and partition tuples of the files are.
+//
+// The first few are the most telling ones, for readers that take their time.
 func filters(n int) []filter {
 	mid, late := rowTime(n/3), rowTime(n/2)
 	return []filter{
 		{fmt.Sprintf("id = %d", rowID(7)), func(i int) bool { return i == 7 }},
+		{"name like 'row-0001%'", func(i int) bool { return strings.HasPrefix(rowName(i), "row-0001") }},
+		{fmt.Sprintf("moment >= '%s+00:00' and moment < '%s+00:00'", mid.Format(microsFormat), late.Format(microsFormat)),
+			func(i int) bool { return i >= n/3 && i < n/2 }},
+		{fmt.Sprintf("name = '%s'", rowName(42)), func(i int) bool { return i == 42 }},
+		{"day = '1969-12-31'", func(i int) bool { return i%5 == 1 }},
+		{"price = 0.0001", func(i int) bool { return i%4 == 2 }},
 		{fmt.Sprintf("id in (%d, %d, 4)", rowID(0), rowID(n-1)), func(i int) bool { return i == 0 || i == n-1 }},
 		{fmt.Sprintf("id >= %d", rowID(n-20)), func(i int) bool { return i >= n-20 }},
 		{"id = 1", func(int) bool { return false }},
-		{fmt.Sprintf("name = '%s'", rowName(42)), func(i int) bool { return i == 42 }},
-		{"name like 'row-0001%'", func(i int) bool { return strings.HasPrefix(rowName(i), "row-0001") }},
 		{"name > 'row-00100'", func(i int) bool { return rowName(i) > "row-00100" }},
-		{fmt.Sprintf("at >= '%s+00:00' and at < '%s+00:00'", mid.Format(microsFormat), late.Format(microsFormat)),
-			func(i int) bool { return i >= n/3 && i < n/2 }},
-		{fmt.Sprintf("at = '%s+00:00'", rowTime(11).Format(microsFormat)), func(i int) bool { return i == 11 }},
+		{fmt.Sprintf("moment = '%s+00:00'", rowTime(11).Format(microsFormat)), func(i int) bool { return i == 11 }},
 		{"yes is null", func(i int) bool { return i%3 == 2 }},
-		{"day = '1969-12-31'", func(i int) bool { return i%5 == 1 }},
 		{"local < '1970-01-01T00:00:00'", func(i int) bool { return i%4 == 1 || i%4 == 2 }},
-		{"price = 0.0001", func(i int) bool { return i%4 == 2 }},
 	}
 }
 
@@ -66,7 +68,10 @@ func TestReadersReadWhatWasProduced(t *testing.T) {
 			want := rows(t, columns, n, nil)
 			for _, reader := range allReaders {
 				sameLines(t, reader, l.read(t, reader, question{table: table}), want)
-				for _, f := range filters(n) {
+				for i, f := range filters(n) {
+					if i >= 4 && (scene.name != "apache" || reader == "java") {
+						break // Java starts anew for each; the catalog makes no difference to bounds
+					}
 					sameLines(t, reader+" where "+f.where, l.read(t, reader, question{table: table, where: f.where}), rows(t, columns, n, f.chosen))
 				}
 			}
@@ -103,24 +108,24 @@ func dataFiles(t *testing.T, namespace string) map[string]int64 {
 	return files
 }
 
-// The two kinds of columns that one of the readers can't read are right for the others.
+// The kinds of columns that one of the readers can't read are right for the others.
 func TestTypesThatNotAllReadersKnow(t *testing.T) {
 	t.Parallel()
 	const partitions, n = 2, 60
 	c := client(t)
 	l := apache(t)
 	topic := makeTopic(t, c, "rare", partitions)
-	columns := append(keyColumns(), timeColumn(), structsColumn())
+	columns := append(keyColumns(), timeColumn(), structsColumn(), indexColumn())
 	produce(t, c, topic, partitions, recordsOf(columns, n)...)
 	table := unique("shop") + ".rare"
 	mustOnce(t, config{lake: l, ingests: []ingest{{
-		name: "rare", topics: []string{topic}, table: table, columns: columns, partition: []string{"bucket(id, 4)", "day(at)", "truncate(name, 7)"}, trigger: "1m",
+		name: "rare", topics: []string{topic}, table: table, columns: columns, partition: []string{"bucket(id, 4)", "day(moment)", "truncate(name, 7)"}, trigger: "1m",
 	}}}.write(t))
 	for _, reader := range []string{"duckdb", "java"} {
 		sameLines(t, reader, l.read(t, reader, question{table: table}), rows(t, columns, n, nil))
 	}
 	known := append(keyColumns(), timeColumn())
-	sameLines(t, "pyiceberg", l.read(t, "pyiceberg", question{table: table, choose: []string{"id", "name", "at", "clock"}}), rows(t, known, n, nil))
+	sameLines(t, "pyiceberg", l.read(t, "pyiceberg", question{table: table, choose: []string{"id", "name", "moment", "clock"}}), rows(t, known, n, nil))
 	for _, reader := range []string{"duckdb", "java"} {
 		where := "clock = '12:34:56.789012'"
 		sameLines(t, reader+" where "+where, l.read(t, reader, question{table: table, where: where}), rows(t, columns, n, func(i int) bool { return i%4 == 0 }))
@@ -140,10 +145,10 @@ func TestPartitionTransforms(t *testing.T) {
 	specs := map[string][]string{
 		"none":     nil,
 		"identity": {"name"}, // as many files as rows
-		"truncate": {"truncate(name, 8)", "truncate(price, 100)", "truncate(id, 1000)"},
-		"times":    {"hour(at)", "year(day)", "month(local)"},
-		"days":     {"day(at)", "bucket(day, 3)", "bucket(text, 5)"},
-		"buckets":  {"bucket(price, 3)", "bucket(ident, 3)", "bucket(at, 2)", "bucket(raw, 2)"},
+		"truncate": {"truncate(name, 8)", "truncate(cents, 100)", "truncate(id, 1000)"},
+		"times":    {"hour(moment)", "year(day)", "month(local)"},
+		"days":     {"day(moment)", "bucket(day, 3)", "bucket(text, 5)"},
+		"buckets":  {"bucket(price, 3)", "bucket(ident, 3)", "bucket(moment, 2)", "bucket(raw, 2)"},
 	}
 	var ingests []ingest
 	namespace := unique("spec")
@@ -156,7 +161,7 @@ func TestPartitionTransforms(t *testing.T) {
 		for _, reader := range []string{"pyiceberg", "duckdb", "spark"} {
 			table := namespace + "." + name
 			sameLines(t, reader+" "+table, l.read(t, reader, question{table: table}), want)
-			for _, f := range filters(n) {
+			for _, f := range filters(n)[:6] {
 				sameLines(t, reader+" "+table+" where "+f.where, l.read(t, reader, question{table: table, where: f.where, choose: []string{"id"}}), rows(t, columns[:1], n, f.chosen))
 			}
 		}

@@ -80,7 +80,7 @@ func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
 			t.Errorf("the router printed secrets: %q", leaked)
 		}
 		if t.Failed() {
-			t.Logf("router %s: exit code %d, printed\n%s", strings.Join(cmd.Args[1:], " "), p.exit.code, tail(p.exit.output, 12_000))
+			t.Logf("router %s: exit code %d, printed\n%s", strings.Join(cmd.Args[1:], " "), p.exit.code, tail(quiet(p.exit.output), 8_000))
 		}
 	})
 	return p
@@ -166,6 +166,17 @@ func secretsIn(text string) []string {
 		}
 	}
 	return found
+}
+
+// quiet leaves out what the Kafka client says about its every step.
+func quiet(log string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `"level":"debug"`) || !strings.Contains(line, `"logger":"kafka"`) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
 
 // tail returns at most the last n bytes of s, and some of its beginning.

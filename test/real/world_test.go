@@ -136,6 +136,8 @@ func (w *world) environment() []string {
 		"S3_ACCESS_KEY="+s3Access, "S3_SECRET_KEY="+s3Secret,
 		"KAFKA_USER="+kafkaUser, "KAFKA_PASSWORD="+kafkaPassword,
 		"POSTGRES_PASSWORD="+postgresPassword,
+		// A machine may be busy: a slow start is no failure.
+		"KAFKA_TIMEOUT=240", "S3_TIMEOUT=240", "REST_CATALOG_TIMEOUT=240", "SECOND_CATALOG_TIMEOUT=240", "POSTGRES_TIMEOUT=240",
 		// Compaction within seconds, group sessions as short as the tests like.
 		"KAFKA_PROPS=log.cleaner.backoff.ms=300\ngroup.min.session.timeout.ms=1000\nlog.retention.check.interval.ms=1000",
 	)
