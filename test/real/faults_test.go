@@ -103,7 +103,7 @@ func TestBadWorlds(t *testing.T) {
 		{"an unreachable catalog", config{lake: replaced(apache(t), lab.address("REST_CATALOG_PORT"), dead), ingests: []ingest{in}}, []string{dead, "uri"}},
 		{"a catalog that is none", config{lake: replaced(apache(t), lab.address("REST_CATALOG_PORT"), lab.address("S3_PORT")), ingests: []ingest{in}}, []string{lab.address("S3_PORT"), "uri"}},
 		{"a wrong PostgreSQL password", config{lake: replaced(postgres(t), postgresPassword, wrongPassword), ingests: []ingest{in}}, []string{lab.address("POSTGRES_PORT"), "uri"}},
-		{"a wrong S3 key", config{lake: replaced(postgres(t), s3Secret, wrongPassword), ingests: []ingest{in}}, []string{"s3.secret-access-key"}},
+		{"a wrong S3 key", config{lake: replaced(postgres(t), s3Secret, wrongPassword), ingests: []ingest{in}}, []string{"s3://warehouse", "secret"}},
 		{"an unreachable store", config{lake: replaced(apache(t), lab.address("S3_PORT"), dead), ingests: []ingest{in}}, []string{dead, "s3.endpoint"}},
 		{"a missing bucket", config{lake: replaced(postgres(t), "s3://warehouse/", "s3://no-such-bucket/"), ingests: []ingest{in}}, []string{"no-such-bucket"}},
 	} {
