@@ -120,13 +120,13 @@ func (c *cut) due(now time.Time, t trigger) bool {
 	if c.since.IsZero() {
 		return false
 	}
-	return now.Sub(c.since) >= t.age || c.bytes >= t.bytes || (t.rows > 0 && c.rows >= t.rows)
+	return now.Sub(c.since) >= t.age || (t.bytes > 0 && c.bytes >= t.bytes) || (t.rows > 0 && c.rows >= t.rows)
 }
 
 // trigger says when a cut is taken: whichever limit is reached first.
 type trigger struct {
 	age   time.Duration
-	bytes int64 // memory of the open files
+	bytes int64 // memory of the open files; 0: no limit
 	rows  int64 // 0: no limit
 }
 
