@@ -208,7 +208,7 @@ func (t *Table) change(ctx context.Context, ch change) (Commit, error) {
 	defer t.mu.Unlock()
 	u := t.planUpkeep()
 	var beside errgroup.Group
-	beside.Go(func() error { u.run(t); return nil })
+	beside.Go(func() error { u.run(ctx, t); return nil })
 	c, err := t.swap(ctx, ch)
 	_ = beside.Wait()
 	u.finish(t)
@@ -270,7 +270,11 @@ func (t *Table) settled(ctx context.Context, co *course, s *state, ch change, fr
 		if p != nil && errors.Is(verdict, ErrFenced) && ch.passed(from) {
 			verdict = fmt.Errorf("%w (it stands at the end of this append: another instance wrote the same records, or this one did and its snapshot has expired)", verdict)
 		}
-		t.report(CommitAttempt{Number: co.sent, Outcome: "fenced", Err: verdict, Base: headID(s.meta), Took: time.Since(co.began)})
+		outcome := "fenced"
+		if !errors.Is(verdict, ErrFenced) {
+			outcome = "refused"
+		}
+		t.report(CommitAttempt{Number: co.sent, Outcome: outcome, Err: verdict, Base: headID(s.meta), Took: time.Since(co.began)})
 		return false, verdict
 	}
 	if p == nil {
@@ -295,7 +299,7 @@ func (t *Table) settled(ctx context.Context, co *course, s *state, ch change, fr
 // attempt builds, stores and sends one commit. done: it landed.
 func (t *Table) attempt(ctx context.Context, co *course, s *state, ch change, from Ledger) (c Commit, done bool, err error) {
 	began := time.Now()
-	st, err := t.stage(s, ch, from)
+	st, err := t.stage(ctx, s, ch, from)
 	if err == nil {
 		err = t.put(ctx, s, st)
 	}

@@ -47,7 +47,7 @@ func BenchmarkCommits(b *testing.B) {
 			slices.Sort(took)
 			wall = append(wall, took[50])
 			meta := metaOf(b, c, "shop.orders")
-			list, err := tbl.manifestsOf(tbl.view.Load(), meta.CurrentSnapshot())
+			list, err := tbl.manifestsOf(b.Context(), tbl.view.Load(), meta.CurrentSnapshot())
 			if err != nil {
 				b.Fatal(err)
 			}

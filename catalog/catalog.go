@@ -56,6 +56,7 @@ const (
 type Catalog struct {
 	config     Config
 	io         catalogIO
+	open       OpenStore
 	properties iceberg.Properties // for stores, before the table's own
 	trimsLogs  bool               // the client, not a server, removes old metadata files
 	scrub      *scrubber
@@ -66,7 +67,7 @@ type Catalog struct {
 // Open connects to the catalog and sees that it answers. Errors say what to
 // check and show no secret.
 func Open(ctx context.Context, c Config, open OpenStore, log *zap.Logger) (*Catalog, error) {
-	cat := &Catalog{config: c, scrub: newScrubber(c), log: log.With(zap.String("catalog", c.Name)), properties: maps.Clone(iceberg.Properties(c.Properties))}
+	cat := &Catalog{config: c, open: open, scrub: newScrubber(c), log: log.With(zap.String("catalog", c.Name)), properties: maps.Clone(iceberg.Properties(c.Properties))}
 	if cat.properties == nil {
 		cat.properties = iceberg.Properties{}
 	}
@@ -104,9 +105,47 @@ func (c *Catalog) Close() error {
 // state is what one load of the table showed. It is immutable.
 type state struct {
 	meta       table.Metadata
-	location   string // of the metadata file
-	store      icebergio.IO
+	location   string            // of the metadata file
+	store      icebergio.IO      // of the metadata file
 	properties map[string]string // for opening the store
+	open       OpenStore
+}
+
+// in returns the store of another location. Old manifests, and those of a table
+// with write.metadata.path, may lie in another bucket than the metadata file.
+func (s *state) in(ctx context.Context, location string) (icebergio.IO, error) {
+	if bucket(location) == bucket(s.location) {
+		return s.store, nil
+	}
+	return s.open(context.WithoutCancel(ctx), location, maps.Clone(s.properties))
+}
+
+// bucket is the part of a location that names its store.
+func bucket(location string) string {
+	scheme, rest, ok := strings.Cut(location, "://")
+	if !ok || scheme == "file" {
+		return ""
+	}
+	authority, _, _ := strings.Cut(rest, "/")
+	return scheme + "://" + authority
+}
+
+// read reads a whole object of the table's metadata.
+func (s *state) read(ctx context.Context, location string) ([]byte, error) {
+	store, err := s.in(ctx, location)
+	if err != nil {
+		return nil, err
+	}
+	return readFile(store, location)
+}
+
+// write creates an object of the table's metadata.
+func (s *state) write(ctx context.Context, o object) error {
+	store, err := s.in(ctx, o.location)
+	if err != nil {
+		return err
+	}
+	return writeFile(store, o.location, o.body)
 }
 
 // load reads the table's present state.
@@ -126,7 +165,7 @@ func (c *Catalog) load(ctx context.Context, ident table.Identifier) (*state, err
 	if !ok {
 		return nil, fmt.Errorf("open store of %s: a %T that this program did not open", t.MetadataLocation(), fs)
 	}
-	return &state{meta: t.Metadata(), location: t.MetadataLocation(), store: d.IO, properties: ownProperties(d.properties, c.properties, t.Metadata().Properties())}, nil
+	return &state{meta: t.Metadata(), location: t.MetadataLocation(), store: d.IO, open: c.open, properties: ownProperties(d.properties, c.properties, t.Metadata().Properties())}, nil
 }
 
 // storeKeys begin the names of properties that say where a store is and how to enter it.

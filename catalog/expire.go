@@ -186,7 +186,7 @@ func (t *Table) Sweep(ctx context.Context) {
 	defer t.mu.Unlock()
 	for len(t.waste.locations) > 0 && ctx.Err() == nil {
 		u := &upkeep{state: t.view.Load(), garbage: t.waste.take()}
-		u.run(t)
+		u.run(ctx, t)
 	}
 }
 

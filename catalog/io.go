@@ -101,6 +101,22 @@ func (d *door) Create(name string) (icebergio.FileWriter, error) {
 
 func (d *door) WriteFile(name string, body []byte) error { return writeFile(d.IO, name, body) }
 
+// reach is an IO that reads from whichever store a location lies in.
+type reach struct {
+	ctx   context.Context
+	state *state
+}
+
+func (r *reach) Open(name string) (icebergio.File, error) {
+	store, err := r.state.in(r.ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return store.Open(name)
+}
+
+func (r *reach) Remove(name string) error { return fmt.Errorf("remove %s: opened for reading", name) }
+
 // readFile reads a whole object.
 func readFile(store icebergio.IO, name string) (body []byte, err error) {
 	if r, ok := store.(icebergio.ReadFileIO); ok {

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,14 +26,14 @@ type carried struct{ body []byte }
 const carriedBytesMax = 512 << 10
 
 // manifestsOf returns the manifests of snapshot, newest first.
-func (t *Table) manifestsOf(s *state, snapshot *table.Snapshot) ([]iceberg.ManifestFile, error) {
+func (t *Table) manifestsOf(ctx context.Context, s *state, snapshot *table.Snapshot) ([]iceberg.ManifestFile, error) {
 	if snapshot == nil {
 		return nil, nil
 	}
 	if t.head.snapshot == snapshot.SnapshotID && t.head.manifests != nil {
 		return t.head.manifests, nil
 	}
-	t.head = head{}
+	t.head = head{bodies: t.head.bodies} // manifests stay what they are, under whatever head
 	if snapshot.ManifestList == "" {
 		ms, err := snapshot.Manifests(s.store)
 		if err != nil {
@@ -40,7 +41,7 @@ func (t *Table) manifestsOf(s *state, snapshot *table.Snapshot) ([]iceberg.Manif
 		}
 		return ms, nil
 	}
-	body, err := readFile(s.store, snapshot.ManifestList)
+	body, err := s.read(ctx, snapshot.ManifestList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &unfitError{fmt.Errorf("table %s is damaged: the manifest list of its current snapshot %d, %s, is not there: restore the file, or roll the table back to a snapshot that is whole: %w", t.name, snapshot.SnapshotID, snapshot.ManifestList, err)}
 	}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -69,13 +70,13 @@ func planMerge(manifests []iceberg.ManifestFile, version int) (inputs []iceberg.
 }
 
 // prepareMerge merges and stores, off the commit's path.
-func (t *Table) prepareMerge(s *state, inputs []iceberg.ManifestFile, level int, bodies map[string]*carried) (*merged, error) {
+func (t *Table) prepareMerge(ctx context.Context, s *state, inputs []iceberg.ManifestFile, level int, bodies map[string]*carried) (*merged, error) {
 	parts := make([]splicePart, len(inputs))
 	m := &merged{inputs: inputs, level: level + 1}
 	for i, in := range inputs {
 		body := bodies[in.FilePath()]
 		if body == nil {
-			read, err := readFile(s.store, in.FilePath())
+			read, err := s.read(ctx, in.FilePath())
 			if err != nil {
 				return nil, fmt.Errorf("read manifest %s: %w", in.FilePath(), err)
 			}
@@ -101,7 +102,7 @@ func (t *Table) prepareMerge(s *state, inputs []iceberg.ManifestFile, level int,
 		return nil, fmt.Errorf("%d manifests hold %d entries, their list says %d", len(inputs), entries, m.files)
 	}
 	m.object = object{metadataFolder(s.meta) + "/" + manifestName(m.level), body}
-	if err := writeFile(s.store, m.object.location, body); err != nil {
+	if err := s.write(ctx, m.object); err != nil {
 		return nil, fmt.Errorf("write %s: %w", m.object.location, err)
 	}
 	return m, nil
@@ -164,15 +165,19 @@ func (t *Table) planUpkeep() *upkeep {
 }
 
 // run does it. Nothing here matters to the commit: what fails is tried again later.
-func (u *upkeep) run(t *Table) {
+func (u *upkeep) run(ctx context.Context, t *Table) {
 	if len(u.inputs) > 0 {
 		var err error
-		if u.merged, err = t.prepareMerge(u.state, u.inputs, u.level, u.bodies); err != nil {
+		if u.merged, err = t.prepareMerge(ctx, u.state, u.inputs, u.level, u.bodies); err != nil {
 			t.log.Warn("merge manifests", zap.Int("manifests", len(u.inputs)), zap.Error(t.catalog.scrub.error(err)))
 		}
 	}
 	for _, location := range u.garbage {
-		if err := u.state.store.Remove(location); err != nil && !isNotExist(err) {
+		store, err := u.state.in(ctx, location)
+		if err == nil {
+			err = store.Remove(location)
+		}
+		if err != nil && !isNotExist(err) {
 			t.log.Debug("remove old metadata", zap.String("location", location), zap.Error(t.catalog.scrub.error(err)))
 			u.kept = append(u.kept, location)
 		}

@@ -25,7 +25,7 @@ func (t *Table) Read(ctx context.Context, columns []string, visit func(rows int,
 		return t.catalog.scrub.error(fmt.Errorf("read %s: %w", t.name, err))
 	}
 	t.view.Store(s)
-	open := func(context.Context) (icebergio.IO, error) { return s.store, nil }
+	open := func(ctx context.Context) (icebergio.IO, error) { return &reach{ctx, s}, nil }
 	if err := readRows(ctx, table.New(t.ident, s.meta, s.location, open, nil), columns, visit); err != nil {
 		return t.catalog.scrub.error(fmt.Errorf("read %s: %w", t.name, err))
 	}

@@ -44,7 +44,7 @@ type tally struct{ rows, files, bytes, partitions int64 }
 // stage builds the snapshot for a change on top of s. It only reads; nothing is stored yet.
 //
 // Source: Iceberg spec, "Snapshots", "Manifests", "Manifest Lists", "Commit Conflict Resolution".
-func (t *Table) stage(s *state, ch change, from Ledger) (*staged, error) {
+func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger) (*staged, error) {
 	meta := s.meta
 	base := meta.CurrentSnapshot()
 	st := &staged{base: base, ledger: ch.move(from), added: map[string]*carried{}}
@@ -57,7 +57,7 @@ func (t *Table) stage(s *state, ch change, from Ledger) (*staged, error) {
 	if base != nil {
 		st.snapshot.ParentSnapshotID = &base.SnapshotID
 	}
-	list, err := t.manifestsOf(s, base)
+	list, err := t.manifestsOf(ctx, s, base)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (t *Table) put(ctx context.Context, s *state, st *staged) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := writeFile(s.store, o.location, o.body); err != nil {
+			if err := s.write(ctx, o); err != nil {
 				return fmt.Errorf("write %s: %w", o.location, err)
 			}
 			return nil

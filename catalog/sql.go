@@ -45,7 +45,14 @@ func (c *Catalog) openSQL(ctx context.Context) error {
 	c.closers = append(c.closers, db.Close)
 	db.SetMaxOpenConns(8)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	if err := db.PingContext(ctx); err != nil {
+	err = db.PingContext(ctx)
+	for n := 1; n <= startTriesMax && startsTogether(err); n++ {
+		if err := (&course{last: err}).sleep(ctx, backoff(n, true, 0)); err != nil {
+			return err
+		}
+		err = db.PingContext(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("connect to %s: %w%s", place(c.config.URI), err, sqlRemedy(err, dialect))
 	}
 	properties := maps.Clone(c.properties)
@@ -53,11 +60,9 @@ func (c *Catalog) openSQL(ctx context.Context) error {
 		properties["warehouse"] = warehouse
 	}
 	cat, err := sqlcatalog.NewCatalog(c.config.Name, db, dialect, iceberg.Properties(properties))
-	for range 3 {
-		// PostgreSQL's "create table if not exists" fails when two instances start at once.
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.Code != "23505" && pg.Code != "42P07" {
-			break
+	for n := 1; n <= startTriesMax && startsTogether(err); n++ {
+		if err := (&course{last: err}).sleep(ctx, backoff(n, true, 0)); err != nil {
+			return err
 		}
 		cat, err = sqlcatalog.NewCatalog(c.config.Name, db, dialect, iceberg.Properties(properties))
 	}
@@ -67,6 +72,20 @@ func (c *Catalog) openSQL(ctx context.Context) error {
 	c.closers = append(c.closers, cat.Close)
 	c.io, c.trimsLogs = cat, true
 	return nil
+}
+
+// startTriesMax bounds the tries of instances that start at the same time.
+const startTriesMax = 10
+
+// startsTogether tells whether another instance is just making the same
+// database: PostgreSQL's "create table if not exists" isn't safe for two, and
+// SQLite doesn't wait when it switches to WAL.
+func startsTogether(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "23505" || pg.Code == "42P07"
+	}
+	return err != nil && strings.Contains(err.Error(), "database is locked")
 }
 
 // sqlSource turns a catalog's uri into a driver's source name.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -297,5 +298,23 @@ func TestPartitionNamesOfOthers(t *testing.T) {
 	}
 	if got := avroName("9x"); got != "_9x" {
 		t.Errorf("avroName: %s", got)
+	}
+}
+
+// TestManyInstancesOpenAtOnce: the database is new to all of them.
+func TestManyInstancesOpenAtOnce(t *testing.T) {
+	w := newWorld(t)
+	var g errgroup.Group
+	for range 12 {
+		g.Go(func() error {
+			c, err := Open(t.Context(), w.config(), w.disk.open, zap.NewNop())
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
 	}
 }

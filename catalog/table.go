@@ -75,7 +75,7 @@ func (c *Catalog) openTable(ctx context.Context, name string, o TableOptions) (*
 	created := false
 	if errors.Is(err, icecatalog.ErrNoSuchTable) || errors.Is(err, icecatalog.ErrNoSuchNamespace) {
 		if o.Create == nil {
-			return nil, fmt.Errorf("ingest %s: the table does not exist: create it, or add [ingest.create] with a schema: %w", o.Ingest, err)
+			return nil, fmt.Errorf("ingest %s: %w: create it, or add [ingest.create] with a schema", o.Ingest, ErrNoTable)
 		}
 		s, created, err = t.create(ctx, *o.Create)
 	}
