@@ -78,6 +78,9 @@ func (s *Stores) Open(ctx context.Context, location string, properties map[strin
 		return nil, fmt.Errorf("open store %s: %w", p, redactError(err, secrets))
 	}
 	st := &Store{log: s.log.With(zap.Stringer("store", p)), ctx: s.ctx, place: p, objects: o, secrets: secrets, pace: s.pace}
+	if p.kind != kindFolder && p.kind != kindMemory {
+		st.hedge = newHedge()
+	}
 	s.opened[id] = st
 	s.order = append(s.order, id)
 	if len(s.order) > storesMax {
@@ -154,33 +157,46 @@ type Store struct {
 	objects objects
 	secrets []string // values that no error and no log may show
 	pace    pace
+	hedge   *hedge // nil where requests don't go astray
 }
 
 // PutNew stores body as a new object and returns its location, which is what
 // name returned for the attempt that succeeded. Each attempt (0, 1, …) needs
 // another name: an attempt without an answer may still come to life later, and
-// must not be mistaken for the one that counts.
+// must not be mistaken for the one that counts. An upload that takes much longer
+// than usual gets a second one beside it; name is never called twice at once.
 //
 // It is patient: throttling, outages and time-outs are retried until ctx ends.
 // Answers that a person must act on (no rights, no bucket, disk full) are
 // retried for some seconds and then returned. body is only read, and by nobody
 // after the return.
 func (s *Store) PutNew(ctx context.Context, name func(attempt int) string, body []byte) (string, error) {
-	var location string
-	err := s.retry(ctx, "put", func(attempt int) string {
-		location = name(attempt)
-		return location
-	}, len(body), func(ctx context.Context, key string, alive func()) error {
-		err := s.objects.create(ctx, key, body, contentType(key), alive)
-		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%w: %w", errTaken, err)
+	var naming sync.Mutex
+	attempts := 0
+	upload := func(ctx context.Context) (string, error) {
+		var location string
+		err := s.retry(ctx, "put", func(int) string {
+			naming.Lock()
+			defer naming.Unlock()
+			location = name(attempts)
+			attempts++
+			return location
+		}, len(body), func(ctx context.Context, key string, alive func()) error {
+			err := s.objects.create(ctx, key, body, contentType(key), alive)
+			if errors.Is(err, fs.ErrExist) {
+				err = fmt.Errorf("%w: %w", errTaken, err)
+			}
+			return err
+		})
+		if err != nil {
+			return "", err
 		}
-		return err
-	})
-	if err != nil {
-		return "", err
+		return location, nil
 	}
-	return location, nil
+	if s.hedge == nil {
+		return upload(ctx)
+	}
+	return s.hedge.run(ctx, len(body), upload)
 }
 
 // Delete deletes an object. It is no error if there is none.
