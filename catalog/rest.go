@@ -94,7 +94,7 @@ func restRemedy(err error, status int) string {
 	case status == http.StatusForbidden:
 		return " (the catalog knows these credentials but refuses them: check the grants, and warehouse)"
 	case status == http.StatusBadRequest:
-		return " (check warehouse and prefix)"
+		return " (check warehouse and prefix, and that uri leads to an Iceberg REST catalog)"
 	case errors.As(err, &dns), errors.As(err, &op), errors.Is(err, context.DeadlineExceeded):
 		return " (check [catalog] uri, and that the server runs and is reachable from here)"
 	case errors.Is(err, rest.ErrRESTError):

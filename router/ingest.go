@@ -37,6 +37,7 @@ type ingest struct {
 	workers       int
 	memory        int64 // bytes its rows may hold, all cuts together
 	fetchMax      int64 // bytes of fetches waiting to be polled
+	roundMax      int64 // bytes of records decoded at a time
 
 	catalog *catalog.Catalog
 	stores  *writers.Stores
@@ -173,12 +174,22 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		return in.probe(ctx)
 	}
 	in.lastRecord = time.Now()
-	err := in.take(work, chunks)
-	if halt := (*badRecordError)(nil); errors.As(err, &halt) {
-		in.halted = halt
-		err = nil
+	for _, round := range rounds(chunks, in.roundMax) {
+		err := in.take(work, round)
+		if halt := (*badRecordError)(nil); errors.As(err, &halt) {
+			in.halted = halt
+			return nil // what follows in other partitions is read again
+		}
+		if err := errors.Join(err, in.sealLarge()); err != nil {
+			return err
+		}
+		if in.due(time.Now()) {
+			if err := in.cut(work, cuts, false); err != nil {
+				return err
+			}
+		}
 	}
-	return errors.Join(err, in.sealLarge())
+	return nil
 }
 
 // due reports whether the open cut should be handed over now. While all slots

@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,27 @@ func split(p *owned, records []*kgo.Record) (chunks []*chunk) {
 	return chunks
 }
 
+// rounds deals chunks out so that the records of one round are at most about
+// bytesMax, or one chunk: what is decoded and not yet encoded is memory, too.
+func rounds(chunks []*chunk, bytesMax int64) (out [][]*chunk) {
+	var size int64
+	from := 0
+	for i, ch := range chunks {
+		n := int64(0)
+		for _, r := range ch.records {
+			n += int64(len(r.Value))
+		}
+		if i > from && size+n > bytesMax {
+			out, from, size = append(out, chunks[from:i]), i, 0
+		}
+		size += n
+	}
+	if from < len(chunks) {
+		out = append(out, chunks[from:])
+	}
+	return out
+}
+
 // take decodes the chunks and adds their rows to the open cut. The records may
 // be forgotten when it returns. It reports the first record that stops the
 // ingest; what lies before it in its partition has been taken.
@@ -75,6 +97,14 @@ func (in *ingest) take(work context.Context, chunks []*chunk) error {
 		in.count(work, ch)
 	}
 	return halt
+}
+
+// caught turns a panic of one worker into an error of its ingest: it is a bug,
+// but one batch's, and must not take the other ingests down.
+func caught(err *error, verb string) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%s: panic: %v\n%s", verb, p, debug.Stack())
+	}
 }
 
 // upToHalt leaves out the chunks that follow, in their partition, one that
@@ -101,7 +131,8 @@ func (in *ingest) decode(work context.Context, chunks []*chunk) error {
 	var turn atomic.Int64
 	g, ctx := errgroup.WithContext(work)
 	for w := range min(in.workers, len(chunks)) {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer caught(&err, "decode")
 			for {
 				i := int(turn.Add(1)) - 1
 				if i >= len(chunks) || ctx.Err() != nil {
@@ -247,7 +278,8 @@ func (in *ingest) encode(work context.Context, chunks []*chunk) error {
 	c.grow()
 	g, ctx := errgroup.WithContext(work)
 	for w := range in.workers {
-		g.Go(func() error {
+		g.Go(func() (err error) {
+			defer caught(&err, "encode")
 			var shares []writers.Share
 			for _, ch := range chunks {
 				if ctx.Err() != nil {

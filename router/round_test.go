@@ -172,6 +172,35 @@ func TestSortRows(t *testing.T) {
 	}
 }
 
+// rounds keeps every chunk, in order, and no round but that of one chunk is
+// larger than asked.
+func TestRounds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 100 {
+		var chunks []*chunk
+		for i := range rng.IntN(20) {
+			chunks = append(chunks, &chunk{next: int64(i), records: []*kgo.Record{{Value: make([]byte, rng.IntN(1000))}}})
+		}
+		seen := 0
+		for _, round := range rounds(chunks, 1500) {
+			size := 0
+			for _, ch := range round {
+				if ch.next != int64(seen) {
+					t.Fatalf("chunk %d after %d", ch.next, seen-1)
+				}
+				seen++
+				size += len(ch.records[0].Value)
+			}
+			if size > 1500 && len(round) > 1 {
+				t.Fatalf("a round of %d chunks holds %d bytes", len(round), size)
+			}
+		}
+		if seen != len(chunks) {
+			t.Fatalf("got %d chunks of %d", seen, len(chunks))
+		}
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	for _, workers := range []int{1, 2} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {

@@ -77,7 +77,7 @@ func (r *Router) Status() Status {
 // lost, the next start resumes), or until no ingest is left running. With Once
 // it returns when every ingest has reached its end.
 func (r *Router) Run(ctx, hard context.Context) error {
-	debug.SetMemoryLimit(int64(r.cfg.MemoryMax))
+	debug.SetMemoryLimit(int64(r.cfg.MemoryMax) / 8 * 7) // the rest is the program itself and what the runtime doesn't count
 	work, cancel := context.WithCancel(hard)
 	defer cancel()
 	unwatch := context.AfterFunc(ctx, func() {
@@ -167,6 +167,7 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 		metrics: r.states[i].metrics, status: r.states[i], workers: workers,
 		memory:     int64(r.cfg.MemoryMax) / rowsShare / int64(len(r.cfg.Ingest)),
 		fetchMax:   max(int64(r.cfg.MemoryMax)/fetchShare/int64(len(r.cfg.Ingest)), fetchBytesMin),
+		roundMax:   min(max(int64(r.cfg.MemoryMax)/roundShare/int64(len(r.cfg.Ingest)), roundBytesMin), roundBytesMax),
 		stores:     stores,
 		partitions: map[topicPartition]*owned{},
 		counts:     make([][]int32, workers),
@@ -175,13 +176,18 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 	}
 }
 
-// How memory_max is shared out: half for rows, an eighth for fetches that wait
-// to be polled; the rest is the garbage collector's and the catalog's.
+// How memory_max is shared out: a third for rows, a twelfth for fetches that
+// wait to be polled (twice that while they are read), a sixteenth for what a
+// round decodes. The rest is the garbage collector's, the catalog's, and what
+// the libraries under us hold.
 const (
-	rowsShare     = 2
-	fetchShare    = 8
+	rowsShare     = 3
+	fetchShare    = 12
 	fetchBytesMin = 1 << 20
 	fetchBytesMax = 32 << 20
+	roundShare    = 16
+	roundBytesMin = 1 << 20
+	roundBytesMax = 16 << 20
 )
 
 // serve starts the HTTP server, if there is to be one.

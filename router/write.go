@@ -58,13 +58,7 @@ func (in *ingest) compile(schema *iceberg.Schema, spec iceberg.PartitionSpec) (*
 // write closes a data file and puts it into the store under a name that was
 // never used before. It runs on a goroutine of the cut's uploads.
 func (in *ingest) write(c *cut, f *openFile) (err error) {
-	defer func() {
-		// A panic in one encoder is a bug in one batch; it must reach the
-		// ingest as an error, or it takes every other ingest down.
-		if p := recover(); p != nil {
-			err = fmt.Errorf("encode %s: panic: %v", in.cfg.Table, p)
-		}
-	}()
+	defer caught(&err, "encode "+in.cfg.Table)
 	file, err := f.rows.Finish()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", in.cfg.Table, err)

@@ -89,9 +89,9 @@ func TestJSONDocuments(t *testing.T) {
 
 	o.RefuseUnknown = true
 	accepted(`{"id":1,"a":"b","p":{"x":1}}`, "1 b map[x:1 y:<nil>]")
-	refused(`{"id":1,"ID":1}`, ReasonUnknown, "", `"ID"`)
-	refused(`{"id":1,"p":{"x":1,"zz":null}}`, ReasonUnknown, "p", `"zz"`)
-	refused(`{"id":1,"_kafka_offset":1}`, ReasonUnknown, "", "_kafka_offset")
+	refused(`{"id":1,"ID":1}`, ReasonUnknown, "ID", `"ID"`)
+	refused(`{"id":1,"p":{"x":1,"zz":null}}`, ReasonUnknown, "p.zz", `"zz"`)
+	refused(`{"id":1,"_kafka_offset":1}`, ReasonUnknown, "_kafka_offset", "_kafka_offset")
 
 	if _, err := decodeJSON(t, l, o, &kgo.Record{}); err == nil || !strings.Contains(err.Detail, "tombstone") {
 		t.Errorf("a null value is refused by %v", err)

@@ -3,6 +3,7 @@ package writers
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 )
 
 // The walk reads one value at a time. Its functions take the position where
@@ -93,7 +94,8 @@ func (d *JSON) name(f *field, buf []byte, p int) (*field, int) {
 		return child, p
 	}
 	if d.options.RefuseUnknown {
-		return nil, d.fail(f, ReasonUnknown, "no column for the field "+quote(name))
+		d.err = &RecordError{Reason: ReasonUnknown, Field: f.within(name), Detail: "no column for the field " + quote(name)}
+		return nil, -1
 	}
 	if !d.unique.add(f.object, name) {
 		return nil, d.fail(f, ReasonDuplicate, "the field "+quote(name)+" is there twice")
@@ -298,6 +300,17 @@ func (d *JSON) seal(f *field, c *Column, rep uint8) {
 func (d *JSON) fail(f *field, reason Reason, detail string) int {
 	d.err = &RecordError{Reason: reason, Field: f.name, Detail: detail}
 	return -1
+}
+
+// within is the path of a name in the object f, which no column has. A name
+// without end is cut.
+func (f *field) within(name []byte) string {
+	const nameBytesMax = 200
+	path := strings.ToValidUTF8(string(name[:min(len(name), nameBytesMax)]), "")
+	if f.name != "" {
+		path = f.name + "." + path
+	}
+	return path
 }
 
 // early refuses a value that ends too soon.
