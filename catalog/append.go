@@ -219,9 +219,9 @@ func (t *Table) change(ctx context.Context, ch change) (Commit, error) {
 func (t *Table) swap(ctx context.Context, ch change) (Commit, error) {
 	co := &course{began: time.Now()}
 	for {
-		s, err := t.reload(ctx)
+		s, wait, err := t.reloadWithHint(ctx)
 		if err != nil {
-			if err := t.afterFailedLoad(ctx, co, err); err != nil {
+			if err := t.afterFailedLoad(ctx, co, err, wait); err != nil {
 				return Commit{}, err
 			}
 			continue
@@ -308,7 +308,7 @@ func (t *Table) attempt(ctx context.Context, co *course, s *state, ch change, fr
 		if errors.As(err, &unfit) {
 			return Commit{}, false, co.end(err)
 		}
-		return Commit{}, false, t.afterFailure(ctx, co, err)
+		return Commit{}, false, t.afterFailure(ctx, co, err, 0)
 	}
 	co.failed = 0
 	co.sent++
@@ -370,7 +370,7 @@ func (t *Table) landedBefore(s *state, ch change, co *course, l Ledger) Commit {
 }
 
 // afterFailedLoad decides after the table could not be loaded.
-func (t *Table) afterFailedLoad(ctx context.Context, co *course, err error) error {
+func (t *Table) afterFailedLoad(ctx context.Context, co *course, err error, wait time.Duration) error {
 	if errors.Is(err, ErrReplaced) {
 		return err
 	}
@@ -380,7 +380,7 @@ func (t *Table) afterFailedLoad(ctx context.Context, co *course, err error) erro
 			return fmt.Errorf("%w: %s is not in the catalog any more: %w", ErrReplaced, t.name, err)
 		}
 	}
-	return t.afterFailure(ctx, co, err)
+	return t.afterFailure(ctx, co, err, wait)
 }
 
 // missingLoadsMax is how often in a row the catalog must say that there is no
@@ -388,7 +388,7 @@ func (t *Table) afterFailedLoad(ctx context.Context, co *course, err error) erro
 const missingLoadsMax = 6
 
 // afterFailure waits after a try that sent nothing, or ends the change.
-func (t *Table) afterFailure(ctx context.Context, co *course, err error) error {
+func (t *Table) afterFailure(ctx context.Context, co *course, err error, retryAfter time.Duration) error {
 	co.failed++
 	co.last = err
 	outcome := "refused"
@@ -398,7 +398,7 @@ func (t *Table) afterFailure(ctx context.Context, co *course, err error) error {
 		t.report(CommitAttempt{Outcome: outcome, Err: err, Took: time.Since(co.began)})
 		return fmt.Errorf("not committed after %d tries: %w", co.failed, err)
 	}
-	wait := backoff(co.failed, false, 0)
+	wait := backoff(co.failed, false, retryAfter)
 	t.report(CommitAttempt{Number: co.sent, Outcome: outcome, Err: err, Took: time.Since(co.began), Wait: wait})
 	return co.sleep(ctx, wait)
 }

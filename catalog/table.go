@@ -181,7 +181,7 @@ func (t *Table) begin(ctx context.Context, s *state, created bool) (*state, erro
 	var last error
 	for try := range beginTries {
 		wait := 50*time.Millisecond<<try + rand.N(50*time.Millisecond)
-		if !created && try == 0 {
+		if !created && try == 0 && !t.catalog.trimsLogs { // a SQL catalog checks it here, in this process
 			wait = beginWait/2 + rand.N(beginWait/2)
 		}
 		if !created || try > 0 {
@@ -224,14 +224,21 @@ const firstKey = "router.first"
 
 // reload reads the table and sees that it is still the one that was opened.
 func (t *Table) reload(ctx context.Context) (*state, error) {
+	s, _, err := t.reloadWithHint(ctx)
+	return s, err
+}
+
+// reloadWithHint is reload, and tells how long the catalog asks to be left alone.
+func (t *Table) reloadWithHint(ctx context.Context) (*state, time.Duration, error) {
+	ctx, h := withHint(ctx)
 	s, err := t.catalog.load(ctx, t.ident)
 	if err != nil {
-		return nil, fmt.Errorf("load table: %w", err)
+		return nil, h.retryAfter, fmt.Errorf("load table: %w", h.explain(err))
 	}
 	if id := s.meta.TableUUID(); id != t.uuid {
-		return nil, fmt.Errorf("%w: %s was %s and is now %s", ErrReplaced, t.name, t.uuid, id)
+		return nil, h.retryAfter, fmt.Errorf("%w: %s was %s and is now %s", ErrReplaced, t.name, t.uuid, id)
 	}
-	return s, nil
+	return s, 0, nil
 }
 
 // Ledger loads the table and returns its ledger for this ingest: the zero
