@@ -39,7 +39,8 @@ type Encoder struct {
 	codec     int32
 	pageBytes int
 	columns   []column
-	arena     arena // compressed pages of all columns
+	schema    []byte // as JSON, from the first file on
+	arena     arena  // compressed pages of all columns
 	rows      int64
 	open      int64 // capacity of the open pages' buffers
 }

@@ -20,9 +20,11 @@ const magic = "PAR1"
 // write puts the file together: magic, pages column by column, the page
 // indexes, the footer, its length, magic.
 func (e *Encoder) write() ([]byte, error) {
-	schema, err := json.Marshal(e.layout.Schema)
-	if err != nil {
-		return nil, fmt.Errorf("write schema %d: %w", e.layout.Schema.ID, err)
+	if e.schema == nil {
+		var err error
+		if e.schema, err = json.Marshal(e.layout.Schema); err != nil {
+			return nil, fmt.Errorf("write schema %d: %w", e.layout.Schema.ID, err)
+		}
 	}
 	chunks := make([]chunk, len(e.columns))
 	at := int64(len(magic))
@@ -38,7 +40,7 @@ func (e *Encoder) write() ([]byte, error) {
 		e.columns[i].offsets(&tail, &chunks[i], at)
 	}
 	footer := len(tail.to)
-	e.footer(&tail, chunks, schema)
+	e.footer(&tail, chunks)
 	tail.to = binary.LittleEndian.AppendUint32(tail.to, uint32(len(tail.to)-footer))
 
 	pieces := [][]byte{[]byte(magic)}
@@ -130,7 +132,7 @@ func (c *column) offsets(tail *compact, to *chunk, start int64) {
 // footer writes the file's metadata.
 //
 // Source: parquet.thrift, FileMetaData.
-func (e *Encoder) footer(w *compact, chunks []chunk, schema []byte) {
+func (e *Encoder) footer(w *compact, chunks []chunk) {
 	w.beginItem()
 	w.i32(1, 2) // version: has logical types
 	w.list(2, compactStruct, elements(e.layout.Root))
@@ -147,7 +149,7 @@ func (e *Encoder) footer(w *compact, chunks []chunk, schema []byte) {
 	w.list(5, compactStruct, 1)
 	w.beginItem()
 	w.string(1, "iceberg.schema")
-	w.bytes(2, schema)
+	w.bytes(2, e.schema)
 	w.end()
 	w.string(6, createdBy)
 	w.list(7, compactStruct, len(e.columns))
