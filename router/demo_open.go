@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/apache/iceberg-go/io"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -34,7 +33,7 @@ func openDemo(ctx context.Context, o demoOptions, out *os.File) (_ *demo, err er
 	if err := d.openBroker(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.configure(); err != nil {
+	if err := d.configure(ctx); err != nil {
 		return nil, err
 	}
 	if d.router, err = New(d.config, d.log, Options{Version: demoName}); err != nil {
@@ -115,12 +114,13 @@ func (d *demo) openBroker(ctx context.Context) (err error) {
 }
 
 // configure writes the configuration that a file would hold.
-func (d *demo) configure() error {
-	listen := d.options.http
-	if listen == "" {
-		listen = freeAddress("127.0.0.1:8080")
+func (d *demo) configure(ctx context.Context) (err error) {
+	d.config.HTTP.Listen = d.options.http
+	if d.options.http == "" {
+		if d.config.HTTP.Listen, err = freeAddress(ctx, Default().HTTP.Listen); err != nil {
+			return err
+		}
 	}
-	d.config.HTTP.Listen = listen
 	d.config.Catalog = CatalogConfig{
 		Name: demoName, Type: "sql", URI: "sqlite:" + d.path("catalog.db"), Warehouse: "file://" + filepath.ToSlash(d.path("warehouse")),
 	}
@@ -144,18 +144,21 @@ func (d *demo) configure() error {
 
 // freeAddress returns address if nobody listens there, else one with a free
 // port on the same host.
-func freeAddress(address string) string {
-	l, err := net.Listen("tcp", address)
+func freeAddress(ctx context.Context, address string) (string, error) {
+	var l net.ListenConfig
+	first, err := l.Listen(ctx, "tcp", address)
 	if err == nil {
-		_ = l.Close()
-		return address
+		return address, first.Close()
 	}
-	host, _, _ := net.SplitHostPort(address)
-	if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
-		return address // the router will say what is wrong with it
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", err
 	}
-	defer l.Close()
-	return net.JoinHostPort(host, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	second, err := l.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return second.Addr().String(), second.Close()
 }
 
 // openTable opens the table, making it if it is missing, beside the router and

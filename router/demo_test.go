@@ -100,14 +100,14 @@ func TestFreeAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	taken := l.Addr().String()
-	if got := freeAddress(taken); got == taken || !strings.HasPrefix(got, "127.0.0.1:") {
-		t.Errorf("%s is taken, and got %s", taken, got)
+	if got, err := freeAddress(t.Context(), taken); err != nil || got == taken || !strings.HasPrefix(got, "127.0.0.1:") {
+		t.Errorf("%s is taken, and got %s, %v", taken, got, err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := freeAddress(taken); got != taken {
-		t.Errorf("%s is free, and got %s", taken, got)
+	if got, err := freeAddress(t.Context(), taken); err != nil || got != taken {
+		t.Errorf("%s is free, and got %s, %v", taken, got, err)
 	}
 }
 
@@ -145,7 +145,7 @@ func demoOutput(t *testing.T, args ...string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close() //nolint:errcheck // a test's file
+	defer out.Close()
 	failure := runDemo(t.Context(), args, out)
 	text, err := os.ReadFile(out.Name())
 	if err != nil {
