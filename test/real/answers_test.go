@@ -213,7 +213,7 @@ func TestAnswersToACommit(t *testing.T) {
 			produce(t, c, topic, partitions, sequence(n, n+10)...)
 			mustOnce(t, path)
 			audit(t, l, namespace+".records", n+10, ends(t, c, topic))
-			nothingMissing(t, l, namespace+".records")
+			nothingMissing(t, l, namespace+".records", lab.bucketFolder())
 		})
 	}
 }

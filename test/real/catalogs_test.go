@@ -183,5 +183,5 @@ func readCommitters(t *testing.T, l lake, table, version string, instances, appe
 	if l.name == "sqlite" || version == "3" {
 		return
 	}
-	nothingMissing(t, l, table)
+	nothingMissing(t, l, table, lab.bucketFolder())
 }

@@ -70,7 +70,7 @@ func TestOtherEnginesBetweenCommits(t *testing.T) {
 			t.Errorf("after %s: %v, want %d rows", statement, n, want)
 		}
 	}
-	nothingMissing(t, l, table)
+	nothingMissing(t, l, table, lab.bucketFolder())
 }
 
 // A table that was rolled back has lost rows that the ledger counts: that is

@@ -72,7 +72,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		t.Errorf("no row was committed before the last kill: the kills hit nothing")
 	}
 	audit(t, l, table, produced, ends(t, c, topic))
-	nothingMissing(t, l, table)
+	nothingMissing(t, l, table, lab.bucketFolder())
 }
 
 // shortSession lets the group notice a dead member soon.
@@ -90,20 +90,22 @@ func pause(t *testing.T, d time.Duration) {
 
 // load produces records with a growing number in them until it is stopped.
 type load struct {
-	cancel context.CancelFunc
-	done   chan error
-	sent   atomic.Int64
+	cancel     context.CancelFunc
+	done       chan error
+	sent       atomic.Int64
+	partitions atomic.Int32
 }
 
 func startLoad(t *testing.T, c *kgo.Client, topic string, partitions int32) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{cancel: cancel, done: make(chan error, 1)}
-	go func() { l.done <- l.run(ctx, c, topic, partitions) }()
+	l.partitions.Store(partitions)
+	go func() { l.done <- l.run(ctx, c, topic) }()
 	t.Cleanup(cancel)
 	return l
 }
 
-func (l *load) run(ctx context.Context, c *kgo.Client, topic string, partitions int32) error {
+func (l *load) run(ctx context.Context, c *kgo.Client, topic string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	text := strings.Repeat("x", 100)
@@ -116,7 +118,7 @@ func (l *load) run(ctx context.Context, c *kgo.Client, topic string, partitions 
 		records := make([]*kgo.Record, 20)
 		for i := range records {
 			seq := l.sent.Load() + int64(i)
-			records[i] = &kgo.Record{Topic: topic, Partition: int32(seq) % partitions, Value: fmt.Appendf(nil, `{"seq":%d,"text":%q}`, seq, text)}
+			records[i] = &kgo.Record{Topic: topic, Partition: int32(seq % int64(l.partitions.Load())), Value: fmt.Appendf(nil, `{"seq":%d,"text":%q}`, seq, text)}
 		}
 		// Not ctx: what was begun is finished, so that the count is exact.
 		if err := c.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
@@ -155,8 +157,9 @@ func audit(t *testing.T, l lake, table string, produced int, ends map[int32]int6
 	}
 }
 
-// nothingMissing checks that every file that the table's metadata names is there.
-func nothingMissing(t *testing.T, l lake, table string) {
+// nothingMissing checks that every file that the table's metadata names is
+// there, in the folder where the S3 server keeps the bucket.
+func nothingMissing(t *testing.T, l lake, table, bucket string) {
 	t.Helper()
 	lines := l.read(t, "pyiceberg", question{table: table, references: true})
 	if len(lines) < 3 {
@@ -172,7 +175,7 @@ func nothingMissing(t *testing.T, l lake, table string) {
 			t.Errorf("%s is not in the bucket", reference.Path)
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(lab.bucketFolder(), name)); err != nil {
+		if _, err := os.Stat(filepath.Join(bucket, name)); err != nil {
 			t.Errorf("the table names a file that is missing: %v", err)
 		}
 	}

@@ -29,13 +29,17 @@ type lake struct {
 var allReaders = []string{"pyiceberg", "duckdb", "java", "spark"}
 
 // s3Properties are the store's lines of [catalog.properties].
-func s3Properties() string {
+func s3Properties() string { return lab.s3Properties() }
+
+func (w *world) s3Properties() string {
 	return fmt.Sprintf("[catalog.properties]\n\"s3.endpoint\" = \"http://%s\"\n\"s3.region\" = \"us-east-1\"\n\"s3.access-key-id\" = %q\n\"s3.secret-access-key\" = %q\n\"s3.path-style-access\" = \"true\"\n",
-		lab.address("S3_PORT"), s3Access, s3Secret)
+		w.address("S3_PORT"), s3Access, s3Secret)
 }
 
-func s3Arguments() []string {
-	return []string{"--s3-endpoint", "http://" + lab.address("S3_PORT"), "--access-key", s3Access, "--secret-key", s3Secret}
+func s3Arguments() []string { return lab.s3Arguments() }
+
+func (w *world) s3Arguments() []string {
+	return []string{"--s3-endpoint", "http://" + w.address("S3_PORT"), "--access-key", s3Access, "--secret-key", s3Secret}
 }
 
 // apache is the REST catalog of Apache Iceberg itself. Behind another address than the server's own, it is a proxy's.

@@ -12,6 +12,7 @@ package real_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -163,8 +164,13 @@ func (w *world) script(name string, args []string, env ...string) (string, error
 // need starts the named servers unless they run, and fails the test if one doesn't.
 func need(t *testing.T, names ...string) {
 	t.Helper()
+	lab.need(t, names...)
+}
+
+func (w *world) need(t *testing.T, names ...string) {
+	t.Helper()
 	for _, name := range names {
-		if err := lab.server(name)(); err != nil {
+		if err := w.server(name)(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,6 +209,21 @@ func (w *world) address(port string) string { return fmt.Sprintf("127.0.0.1:%d",
 
 // bucketFolder is where the S3 server keeps the objects of the bucket.
 func (w *world) bucketFolder() string { return filepath.Join(w.run, "s3", "data", "warehouse") }
+
+// another returns a world with the same router whose servers are its own, for
+// tests that break them. They are stopped when the test ends.
+func (w *world) another(t *testing.T) *world {
+	t.Helper()
+	own := &world{scripts: w.scripts, run: filepath.Join(w.run, "own", strings.ReplaceAll(t.Name(), "/", "-")), bin: w.bin, ports: map[string]int{}, servers: map[string]func() error{}}
+	if err := os.MkdirAll(own.run, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.choosePorts(slices.Collect(maps.Keys(w.ports))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.stop)
+	return own
+}
 
 // objects lists the objects below a prefix of the bucket whose name ends in
 // suffix, with their sizes. It reads the server's folder: no client between.
