@@ -30,11 +30,17 @@ func TestServersComeAndGo(t *testing.T) {
 	table := unique("outages") + ".records"
 	in := auditIngest("outages", table, topic)
 	in.trigger = "500ms"
-	path := config{kafka: fmt.Sprintf("[kafka]\nbrokers = [%q]\n%s", own.address("KAFKA_PORT"), shortSession), lake: l, ingests: []ingest{in}}.write(t)
+	settings := config{kafka: fmt.Sprintf("[kafka]\nbrokers = [%q]\n%s", own.address("KAFKA_PORT"), shortSession), lake: l, ingests: []ingest{in}}
+	instance := func() *process { // that has come up
+		settings.listen = fmt.Sprint("127.0.0.1:", freePort(t))
+		p := launch(t, "--config", settings.write(t))
+		until(t, 2*time.Minute, "an instance running", func() bool { return status(t.Context(), settings.listen, "outages").State == "running" })
+		return p
+	}
 
 	load := startLoad(t, c, topic, before)
-	first, second := launch(t, "--config", path), launch(t, "--config", path)
-	pause(t, 3*time.Second)
+	first, second := instance(), instance()
+	pause(t, time.Second)
 	for _, server := range []string{"rest-catalog", "s3", "kafka"} {
 		for _, end := range []string{"kill", "stop"} {
 			if _, err := own.script(server, []string{end}); err != nil {
@@ -60,7 +66,7 @@ func TestServersComeAndGo(t *testing.T) {
 	if e := first.wait(40 * time.Second); e.code != 0 {
 		t.Errorf("the instance that was asked to stop ended with code %d", e.code)
 	}
-	third := launch(t, "--config", path)
+	third := instance()
 	pause(t, 5*time.Second)
 	produced := load.stop(t)
 	for i, p := range []*process{second, third} {
@@ -74,7 +80,8 @@ func TestServersComeAndGo(t *testing.T) {
 			t.Errorf("an instance that was asked to stop ended with code %d", e.code)
 		}
 	}
-	mustOnce(t, path)
+	settings.listen = ""
+	mustOnce(t, settings.write(t))
 	audit(t, l, table, produced, ends(t, c, topic))
 	nothingMissing(t, l, table, own.bucketFolder())
 }
