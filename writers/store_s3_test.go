@@ -395,6 +395,6 @@ func TestStoreWithoutCredentials(t *testing.T) {
 		t.Errorf("%v; %d requests", err, s.requests())
 	}
 	if took := time.Since(start); took > 40*time.Second || logs.Len() > 4 {
-		t.Errorf("took %s, %d retries", took, logs.Len())
+		t.Errorf("took %s, %d retries: %v", took, logs.Len(), logs.All())
 	}
 }
