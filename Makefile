@@ -5,8 +5,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TAGS    := disable_grpc_modules,grpcnotrace
 LDFLAGS := -s -w -X main.version=$(VERSION)
 ARGS    ?=
+SEEDS   ?= 100
+SEED    ?= 1
 
-.PHONY: help build run test test-unit test-real sim bench lint fmt
+.PHONY: help build run test test-unit test-real sim sim-defects bench lint fmt
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +28,11 @@ test-unit: ## the tests that need only Go
 test-real: test-unit ## every test there is, real servers and readers included; nothing may be left out
 	CI=true test/real/run
 
-sim: ## the seeded simulation; ARGS="-seeds 100" is handed on
-	@if [ -d internal/sim ]; then $(GO) test -count=1 ./internal/sim/... $(ARGS); else echo "sim: NOT RUN, there is no internal/sim"; fi
+sim: ## random worlds from seeds: SEEDS=1000, or SEED=7 SEEDS=1 to play one again
+	$(GO) test -v -count=1 -timeout 0 -run TestSeeds ./internal/sim -seeds $(SEEDS) -seed $(SEED) $(ARGS)
+
+sim-defects: ## the simulation against deliberate defects: each must be caught
+	$(GO) test -v -count=1 -timeout 0 -tags defects -run TestDefects ./internal/sim $(ARGS)
 
 bench: ## the benchmarks of the packages; bench/ has those of the whole program
 	$(GO) test -run '^$$' -bench . -benchmem ./writers ./catalog ./router $(ARGS)

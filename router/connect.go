@@ -8,6 +8,7 @@ import (
 	"github.com/apache/iceberg-go/io"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 
 	"icerouter/catalog"
 )
@@ -18,7 +19,7 @@ import (
 func (in *ingest) connect(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
-			in.disconnect()
+			in.disconnect(ctx)
 		}
 	}()
 	open := func(ctx context.Context, location string, properties map[string]string) (io.IO, error) {
@@ -111,7 +112,10 @@ func (in *ingest) join() error {
 	if err != nil {
 		return err
 	}
+	group, letGo := context.WithCancel(context.Background())
+	in.letGo = letGo
 	in.client, err = kgo.NewClient(append(opts,
+		kgo.WithContext(group),
 		kgo.ConsumerGroup(in.cfg.GroupID()),
 		kgo.ConsumeTopics(in.cfg.Topics...),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -154,9 +158,21 @@ func (in *ingest) tableOptions() catalog.TableOptions {
 	return o
 }
 
-// disconnect leaves the group and closes what connect opened, in reverse.
-func (in *ingest) disconnect() {
+// leaveWaitMax bounds how long leaving the group may take. The client first
+// waits for a join under way, and the group answers that only when all its
+// members have come back or were given up.
+const leaveWaitMax = 10 * time.Second
+
+// disconnect leaves the group and closes what connect opened, in reverse. When
+// work ends it lets go of the group without a word; the session then expires.
+func (in *ingest) disconnect(work context.Context) {
 	if in.client != nil {
+		leave, cancel := context.WithTimeout(work, leaveWaitMax)
+		if err := in.client.LeaveGroupContext(leave); err != nil {
+			in.log.Warn("left the group without its answer; its partitions stand still until the session has expired", zap.Error(err), zap.Duration("session_timeout", in.kafka.SessionTimeout))
+		}
+		cancel()
+		in.letGo()
 		in.client.Close()
 	}
 	if in.dead != nil {

@@ -46,6 +46,8 @@ type ingest struct {
 	client  *kgo.Client
 	admin   *kadm.Client
 	dead    *deadLetters
+	letGo   context.CancelFunc             // ends the client at once
+	hints   chan catalog.Offsets           // what the group is to be told; at most one waits
 	source  atomic.Pointer[catalog.Source] // cluster and topic ids, as of the last assignment
 	topics  map[string][16]byte
 
@@ -80,7 +82,7 @@ func (in *ingest) run(ctx, work context.Context) error {
 	if err := in.connect(ctx); err != nil {
 		return err
 	}
-	defer in.disconnect()
+	defer in.disconnect(work)
 	in.status.running()
 	defer context.AfterFunc(ctx, func() { in.status.become(StateDraining, nil) })()
 
@@ -92,7 +94,8 @@ func (in *ingest) run(ctx, work context.Context) error {
 	g.Go(func() error { return in.watch(watch) })
 	g.Go(func() error { defer filled(); defer close(cuts); return in.fill(ctx, work, cuts) })
 	g.Go(func() error { defer close(appends); return in.flush(work, cuts, appends) })
-	g.Go(func() error { return in.commit(work, appends) })
+	g.Go(func() error { defer close(in.hints); return in.commit(work, appends) })
+	g.Go(func() error { return in.tellGroup(work) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
@@ -345,16 +348,7 @@ func (in *ingest) committed(cuts []*cut, a catalog.Append, done catalog.Commit, 
 	if in.options.Progress != nil {
 		in.options.Progress()
 	}
-	offsets := map[string]map[int32]kgo.EpochOffset{}
-	for topic, parts := range a.To {
-		offsets[topic] = map[int32]kgo.EpochOffset{}
-		for p, next := range parts {
-			offsets[topic][p] = kgo.EpochOffset{Epoch: -1, Offset: next}
-		}
-	}
-	// The group's offsets are a hint for lag tools: a lost one is repaired by
-	// the next commit, so nobody waits and nothing fails here.
-	in.client.CommitOffsets(context.Background(), offsets, nil)
+	in.hint(a.To)
 }
 
 // observe books how old committed rows are: half of them at each end of the

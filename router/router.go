@@ -173,6 +173,7 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 		counts:     make([][]int32, workers),
 		slots:      make(chan struct{}, cfg.CutsInFlightMax),
 		filled:     make(chan struct{}),
+		hints:      make(chan catalog.Offsets, 1),
 	}
 }
 

@@ -1,0 +1,315 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/iceberg-go/table"
+
+	"icerouter/catalog"
+)
+
+// auditor compares the table with the truth: at every commit, whoever made it,
+// under the catalog's lock, and at every deletion. It reads the table from the
+// objects alone, with readers that are not the product's.
+//
+//   - a good record behind the ledger is one row; ahead of it, none
+//   - nothing else of Kafka is ever a row
+//   - the rows of other writers are there, once
+//   - the ledger never goes back
+//   - every file that a snapshot names is there, and is not deleted
+type auditor struct {
+	truth   *truth
+	objects *objects
+	ingest  string
+	printf  func(format string, arguments ...any)
+
+	mu        sync.Mutex
+	problems  []string
+	lists     map[string][]string // manifests by manifest list
+	manifests map[string][]string // live data files by manifest
+	files     map[string][]row    // rows by data file
+	commits   int
+}
+
+// row is what the auditor reads of a row.
+type row struct {
+	id     int64
+	origin origin
+}
+
+func newAuditor(t *truth, o *objects, ingest string, printf func(string, ...any)) *auditor {
+	return &auditor{truth: t, objects: o, ingest: ingest, printf: printf, lists: map[string][]string{}, manifests: map[string][]string{}, files: map[string][]row{}}
+}
+
+// problemsMax is how many violations are worth reading.
+const problemsMax = 12
+
+func (a *auditor) violation(format string, arguments ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.report(format, arguments...)
+}
+
+// report notes a violation. REQUIRES: a.mu is held.
+func (a *auditor) report(format string, arguments ...any) {
+	if len(a.problems) < problemsMax {
+		text := fmt.Sprintf(format, arguments...)
+		a.problems = append(a.problems, text)
+		a.printf("VIOLATION: %s", text)
+	}
+}
+
+func (a *auditor) found() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.problems
+}
+
+// ledger is the next offset by partition, as the table says.
+type ledger map[string]map[int32]int64
+
+func ledgerOf(meta table.Metadata, ingest string) (ledger, error) {
+	text, ok := meta.Properties()[catalog.LedgerProperty(ingest)]
+	if !ok {
+		return ledger{}, nil
+	}
+	var in struct {
+		Topics map[string]struct{ Next map[int32]int64 }
+	}
+	if err := json.Unmarshal([]byte(text), &in); err != nil {
+		return nil, err
+	}
+	l := ledger{}
+	for topic, t := range in.Topics {
+		l[topic] = t.Next
+	}
+	return l, nil
+}
+
+// applied looks at what a commit has made of the table.
+func (a *auditor) applied(by string, before, after table.Metadata) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.commits++
+	head := after.CurrentSnapshot()
+	if head == nil {
+		return
+	}
+	was, err := ledgerOf(before, a.ingest)
+	now, err2 := ledgerOf(after, a.ingest)
+	if err != nil || err2 != nil {
+		a.report("commit by %s: ledger: %v, %v", by, err, err2)
+		return
+	}
+	a.printf("commit %d by %s: snapshot %d, ledger %v", a.commits, by, head.SnapshotID, now)
+	for topic, parts := range was {
+		for p, next := range parts {
+			if then, there := now[topic][p]; !there || then < next {
+				a.report("commit %d by %s: the ledger of %s/%d went back from %d to %d (there: %t)", a.commits, by, topic, p, next, then, there)
+			}
+		}
+	}
+	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
+}
+
+// inspect compares the table with the truth. REQUIRES: a.mu is held.
+func (a *auditor) inspect(when string, meta table.Metadata, l ledger) {
+	files, err := a.present(meta)
+	if err != nil {
+		a.report("%s: %v", when, err)
+		return
+	}
+	a.truth.mu.Lock()
+	defer a.truth.mu.Unlock()
+	times := map[int64]int{}
+	for _, f := range files {
+		for _, r := range a.files[f] {
+			times[r.id]++
+			a.check(when, f, r, l)
+		}
+	}
+	for id, r := range a.truth.records {
+		next, entered := l[r.origin.topic][r.origin.partition]
+		n := times[id]
+		switch {
+		case n > 1:
+			a.report("%s: %s record %d of %v is %d times in the table (ledger %d)", when, r.kind, id, r.origin, n, next)
+		case r.kind == good && n == 0 && entered && r.origin.offset >= 0 && r.origin.offset < next:
+			a.report("%s: record %d of %v is not in the table, the ledger is at %d", when, id, r.origin, next)
+		}
+	}
+	for id, committed := range a.truth.foreign {
+		if n := times[id]; n > 1 || n == 0 && committed {
+			a.report("%s: row %d of another writer is %d times in the table", when, id, n)
+		}
+	}
+}
+
+// check looks at one row. REQUIRES: a.mu and a.truth.mu are held.
+func (a *auditor) check(when, file string, row row, l ledger) {
+	if _, foreign := a.truth.foreign[row.id]; foreign {
+		return
+	}
+	r := a.truth.records[row.id]
+	switch {
+	case r == nil:
+		a.report("%s: row %d of %v was never produced (%s)", when, row.id, row.origin, file)
+	case r.kind != good:
+		a.report("%s: %s record %d of %v is in the table", when, r.kind, row.id, row.origin)
+	case r.origin.topic != row.origin.topic || r.origin.partition != row.origin.partition || r.origin.offset >= 0 && r.origin.offset != row.origin.offset:
+		a.report("%s: record %d of %v says in the table that it is %v", when, row.id, r.origin, row.origin)
+	case row.origin.offset >= l[row.origin.topic][row.origin.partition]:
+		a.report("%s: record %d of %v is in the table, the ledger is at %d", when, row.id, row.origin, l[row.origin.topic][row.origin.partition])
+	}
+}
+
+// present returns the data files of the head, after seeing that all files that
+// any snapshot names are there.
+func (a *auditor) present(meta table.Metadata) ([]string, error) {
+	head := meta.CurrentSnapshot()
+	var live []string
+	seen := map[string]bool{}
+	for _, s := range meta.Snapshots() {
+		manifests, err := a.listed(s)
+		if err != nil {
+			return nil, err
+		}
+		if !a.objects.has(s.ManifestList) {
+			return nil, fmt.Errorf("snapshot %d: manifest list %s is missing", s.SnapshotID, s.ManifestList)
+		}
+		for _, m := range manifests {
+			current := head != nil && s.SnapshotID == head.SnapshotID
+			if current {
+				live = append(live, a.manifests[m]...)
+			}
+			if seen[m] {
+				continue
+			}
+			seen[m] = true
+			if !a.objects.has(m) {
+				return nil, fmt.Errorf("snapshot %d: manifest %s is missing", s.SnapshotID, m)
+			}
+			for _, f := range a.manifests[m] {
+				if !a.objects.has(f) {
+					return nil, fmt.Errorf("snapshot %d: data file %s is missing", s.SnapshotID, f)
+				}
+				if _, known := a.files[f]; !known {
+					if a.files[f], err = readRows(a.objects, f); err != nil {
+						return nil, fmt.Errorf("data file %s: %w", f, err)
+					}
+				}
+			}
+		}
+	}
+	return live, nil
+}
+
+// listed returns the manifests of a snapshot and learns what they list.
+func (a *auditor) listed(s table.Snapshot) ([]string, error) {
+	if known, ok := a.lists[s.ManifestList]; ok {
+		return known, nil
+	}
+	store := bystander{a.objects, "auditor"}
+	manifests, err := s.Manifests(store)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot %d: %w", s.SnapshotID, err)
+	}
+	var names []string
+	for _, m := range manifests {
+		names = append(names, m.FilePath())
+		if _, ok := a.manifests[m.FilePath()]; ok {
+			continue
+		}
+		entries, err := m.FetchEntries(store, true)
+		if err != nil {
+			return nil, fmt.Errorf("snapshot %d: manifest %s: %w", s.SnapshotID, m.FilePath(), err)
+		}
+		files := []string{}
+		for _, e := range entries {
+			files = append(files, e.DataFile().FilePath())
+		}
+		a.manifests[m.FilePath()] = files
+	}
+	a.lists[s.ManifestList] = names
+	return names, nil
+}
+
+// deleting notes the deletion of a file that the table names.
+func (a *auditor) deleting(meta table.Metadata, by, name string) {
+	if meta == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range meta.Snapshots() {
+		if s.ManifestList == name {
+			a.report("%s deletes the manifest list of snapshot %d: %s", by, s.SnapshotID, name)
+		}
+		for _, m := range a.lists[s.ManifestList] {
+			if m == name {
+				a.report("%s deletes a manifest of snapshot %d: %s", by, s.SnapshotID, name)
+			}
+			for _, f := range a.manifests[m] {
+				if f == name {
+					a.report("%s deletes a data file of snapshot %d: %s", by, s.SnapshotID, name)
+				}
+			}
+		}
+	}
+}
+
+// readRows reads the identity of each row of a data file.
+func readRows(o *objects, name string) (rows []row, err error) {
+	body, _ := o.read(name)
+	f, err := file.NewParquetReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	reader, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	t, err := reader.ReadTable(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	defer t.Release()
+	rows = make([]row, t.NumRows())
+	for i := range int(t.NumCols()) {
+		at := 0
+		for _, chunk := range t.Column(i).Data().Chunks() {
+			for k := range chunk.Len() {
+				rows[at].set(t.Schema().Field(i).Name, chunk, k)
+				at++
+			}
+		}
+	}
+	return rows, nil
+}
+
+// set takes the value of one column.
+func (r *row) set(column string, values arrow.Array, i int) {
+	if values.IsNull(i) {
+		return
+	}
+	switch column {
+	case "id":
+		r.id = values.(*array.Int64).Value(i)
+	case "_kafka_topic":
+		r.origin.topic = values.(interface{ Value(int) string }).Value(i)
+	case "_kafka_partition":
+		r.origin.partition = values.(*array.Int32).Value(i)
+	case "_kafka_offset":
+		r.origin.offset = values.(*array.Int64).Value(i)
+	}
+}

@@ -1,0 +1,180 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// A scene is text, one step a line: what happens to the world, in order. The
+// words are those of step.do; numbers are counts, or milliseconds where they
+// follow a fault or a wait.
+//
+//	produce a 200          records to every partition of a, good, bad and empty ones
+//	begin a 50             the same in a transaction that stays open; end commit, end abort
+//	start 1                an instance; stop 1 in peace, kill 1 with all it holds
+//	pause 1                nothing of it gets through until resume 1
+//	kafka 1 join lose 2    the next 2 joins of instance 1 are done, and their answers lost
+//	refuse heartbeat 27 3  the next 3 heartbeats of the group are answered with error 27
+//	catalog 1 commit late 1 800
+//	store 1 put wrong 3
+//	append 10              by another writer; also property, column, expire, rewrite
+//	grow a                 one partition more; trim a: retention up to the ledger
+//	leaders, coordinators  the broker moves them
+//	wait 300               let it work
+//	settle                 no more faults: everything must get into the table
+
+// instancesMax is how many instances work side by side.
+const instancesMax = 3
+
+// plan generates the scene of a seed.
+func plan(seed uint64) []string {
+	g := &generator{rand: rand.New(rand.NewPCG(seed, 2)), running: map[int]bool{}, paused: map[int]bool{}}
+	g.instances = 1 + g.rand.IntN(instancesMax)
+	g.say("produce %s %d", g.topic(), 1+g.rand.IntN(200))
+	g.start(1)
+	for range 12 + g.rand.IntN(24) {
+		g.step()
+	}
+	if g.open {
+		g.say("end %s", g.pick("commit", "abort"))
+	}
+	return g.lines
+}
+
+type generator struct {
+	rand      *rand.Rand
+	instances int
+	running   map[int]bool
+	paused    map[int]bool
+	open      bool // a transaction
+	lines     []string
+}
+
+func (g *generator) say(format string, arguments ...any) {
+	g.lines = append(g.lines, fmt.Sprintf(format, arguments...))
+}
+
+func (g *generator) pick(choices ...string) string { return choices[g.rand.IntN(len(choices))] }
+func (g *generator) topic() string                 { return g.pick(topics...) }
+func (g *generator) instance() int                 { return 1 + g.rand.IntN(g.instances) }
+
+func (g *generator) start(n int) {
+	g.say("start %d", n)
+	g.running[n] = true
+}
+
+// step adds one step, and often a wait for it to bite.
+func (g *generator) step() {
+	n := g.instance()
+	switch x := g.rand.IntN(100); {
+	case x < 22:
+		g.say("produce %s %d", g.topic(), 1+g.rand.IntN(1+g.rand.IntN(400)))
+	case x < 28:
+		if g.open {
+			g.say("end %s", g.pick("commit", "abort"))
+		} else {
+			g.say("begin %s %d", g.topic(), 1+g.rand.IntN(50))
+		}
+		g.open = !g.open
+	case x < 46:
+		g.life(n)
+	case x < 60:
+		g.catalogFault(n)
+	case x < 69:
+		g.storeFault(n)
+	case x < 80:
+		g.kafkaFault(n)
+	case x < 92:
+		g.foreign()
+	case x < 94:
+		g.say("grow %s", g.topic())
+	case x < 96:
+		g.say("trim %s", g.topic())
+	case x < 97:
+		g.say("%s", g.pick("leaders", "coordinators"))
+	default:
+		g.say("settle")
+		clear(g.paused)
+	}
+	if g.rand.IntN(2) == 0 {
+		g.say("wait %d", 20+g.rand.IntN(1+g.rand.IntN(1500)))
+	}
+}
+
+// life starts, stops, kills, pauses or resumes an instance.
+func (g *generator) life(n int) {
+	switch {
+	case !g.running[n]:
+		g.start(n)
+	case g.paused[n]:
+		g.say("resume %d", n)
+		delete(g.paused, n)
+	case g.rand.IntN(3) == 0:
+		g.say("pause %d", n)
+		g.paused[n] = true
+		if g.rand.IntN(2) == 0 { // past the session, while another takes over
+			other := 1 + n%g.instances
+			if other != n && !g.running[other] {
+				g.start(other)
+			}
+			g.say("wait %d", 1500+g.rand.IntN(1500))
+			g.say("resume %d", n)
+			delete(g.paused, n)
+		}
+	case g.rand.IntN(2) == 0:
+		g.say("stop %d", n)
+		delete(g.running, n)
+	default:
+		g.say("kill %d", n)
+		delete(g.running, n)
+	}
+}
+
+func (g *generator) catalogFault(n int) {
+	what, call := g.pick("cut", "refuse", "conflict", "lose", "wrong", "deny", "garble", "late", "slow"), "commit"
+	if g.rand.IntN(4) == 0 {
+		what, call = g.pick("cut", "refuse", "slow"), "load"
+	}
+	g.say("catalog %d %s %s %d %d", n, call, what, 1+g.rand.IntN(3), 50+g.rand.IntN(1500))
+}
+
+func (g *generator) storeFault(n int) {
+	g.say("store %d %s %s %d %d", n, g.pick("put", "put", "put", "get", "delete"), g.pick("cut", "refuse", "lose", "wrong", "slow"), 1+g.rand.IntN(5), 50+g.rand.IntN(1500))
+}
+
+func (g *generator) kafkaFault(n int) {
+	if g.rand.IntN(3) > 0 {
+		call := g.pick("fetch", "metadata", "commit", "join", "sync", "heartbeat", "leave", "offsets", "committed", "coordinator", "produce", "producer", "any")
+		g.say("kafka %d %s %s %d %d", n, call, g.pick("cut", "lose", "slow", "late"), 1+g.rand.IntN(4), 50+g.rand.IntN(1500))
+		return
+	}
+	type refusal struct {
+		call string
+		code int
+	}
+	choices := []refusal{
+		{"heartbeat", 27}, {"heartbeat", 25}, {"heartbeat", 16}, {"heartbeat", 22}, {"join", 25}, {"join", 14}, {"join", 15}, {"sync", 27}, {"sync", 25}, {"sync", 22},
+		{"commit", 22}, {"commit", 25}, {"commit", 7}, {"committed", 14}, {"fetch", 6}, {"fetch", 3}, {"fetch", 74}, {"fetch", 76}, {"fetch", 2}, {"fetch", 56},
+		{"produce", 7}, {"produce", 6}, {"produce", 20}, {"offsets", 6}, {"offsets", 7}, {"metadata", 5}, {"coordinator", 15},
+	}
+	c := choices[g.rand.IntN(len(choices))]
+	g.say("refuse %s %d %d", c.call, c.code, 1+g.rand.IntN(4))
+}
+
+func (g *generator) foreign() {
+	switch g.rand.IntN(8) {
+	case 0, 1:
+		g.say("append %d", 1+g.rand.IntN(20))
+	case 2:
+		g.say("property")
+	case 3:
+		g.say("column")
+	case 4, 5:
+		g.say("expire")
+	default:
+		g.say("rewrite")
+	}
+}
+
+func text(scene []string) string { return strings.Join(scene, "\n") + "\n" }

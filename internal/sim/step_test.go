@@ -1,0 +1,344 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"icerouter/router"
+)
+
+// patience is how long a world without faults may take until all is in the
+// table. It is far more than anything there waits for.
+const patience = 90 * time.Second
+
+// play runs a scene, and at its end a run to the ends of the topics. It
+// returns what is wrong, if anything.
+func (w *world) play(scene []string) []string {
+	for n, line := range scene {
+		w.log.printf("STEP %d: %s", n+1, line)
+		if err := w.do(strings.Fields(line)); err != nil {
+			w.audit.violation("step %d, %s: %v", n+1, line, err)
+		}
+		w.look()
+		w.inspect(fmt.Sprintf("step %d, %s", n+1, line))
+		if found := w.audit.found(); len(found) > 0 {
+			return found
+		}
+	}
+	w.log.printf("STEP last")
+	w.mend()
+	for n := range instancesMax {
+		if w.rand.IntN(2) == 0 {
+			w.kill(n + 1)
+		} else if err := w.stop(n + 1); err != nil {
+			w.audit.violation("at the end: stop %d: %v", n+1, err)
+		}
+	}
+	if err := w.once(); err != nil {
+		w.audit.violation("at the end: a run to the ends: %v", err)
+	}
+	if behind := w.behind(); behind != "" {
+		w.audit.violation("at the end: %s", behind)
+	}
+	w.inspect("at the end")
+	return w.audit.found()
+}
+
+// do does one step.
+func (w *world) do(words []string) error {
+	number := func(i int) int {
+		if i >= len(words) {
+			return 0
+		}
+		n, err := strconv.Atoi(words[i])
+		if err != nil {
+			panic(fmt.Sprintf("step %q: word %d is no number", words, i))
+		}
+		return n
+	}
+	switch words[0] {
+	case "produce":
+		return w.produce(words[1], number(2))
+	case "begin":
+		return w.begin(words[1], number(2))
+	case "end":
+		return w.endTransaction(words[1] == "commit")
+	case "start":
+		return w.run(number(1))
+	case "stop":
+		return w.stop(number(1))
+	case "kill":
+		w.kill(number(1))
+	case "pause", "resume":
+		if i := w.instances[number(1)]; i != nil {
+			map[string]func(){"pause": i.gate.pause, "resume": i.gate.resume}[words[0]]()
+		}
+	case "kafka", "catalog", "store":
+		if i := w.instances[number(1)]; i != nil {
+			i.gate.add(fault{place: words[0], call: words[2], what: words[3], left: number(4), wait: time.Duration(number(5)) * time.Millisecond})
+		}
+	case "refuse":
+		w.refuse(words[1], number(2), number(3))
+	case "append", "property", "column", "expire", "rewrite":
+		w.foreign(words[0], number(1))
+	case "grow":
+		_, err := w.admin.CreatePartitions(w.ctx, 1, words[1])
+		return err
+	case "trim":
+		return w.trim(words[1])
+	case "leaders":
+		w.broker.ShufflePartitionLeaders()
+	case "coordinators":
+		w.broker.RehashCoordinators()
+	case "wait":
+		time.Sleep(time.Duration(number(1)) * time.Millisecond)
+	case "settle":
+		return w.settle()
+	default:
+		panic(fmt.Sprintf("step %q: no such word", words))
+	}
+	return nil
+}
+
+// records makes n records a partition of topic.
+func (w *world) records(topic string, n int, k kind) (out []*kgo.Record, notes []*record) {
+	for _, p := range w.broker.PartitionInfos(topic) {
+		for range w.rand.IntN(n + 1) {
+			kind := k
+			if x := w.rand.IntN(100); k == good && x < 3 {
+				kind = bad
+			} else if k == good && x < 6 {
+				kind = null
+			}
+			r := w.truth.add(kind, topic, p.Partition)
+			value := fmt.Appendf(nil, `{"id": %d, "text": "%s"}`, r.id, strings.Repeat("x", w.rand.IntN(1+w.rand.IntN(300))))
+			switch kind {
+			case bad:
+				value = [][]byte{[]byte(`{"id": "no number"}`), []byte(`{`), []byte(`{"text": "no id"}`), {}}[w.rand.IntN(4)]
+			case null:
+				value = nil
+			}
+			out, notes = append(out, &kgo.Record{Topic: topic, Partition: p.Partition, Value: value}), append(notes, r)
+		}
+	}
+	return out, notes
+}
+
+func (w *world) produce(topic string, n int) error {
+	records, notes := w.records(topic, n, good)
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())) // knows the partitions of now
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return w.send(client, records, notes)
+}
+
+func (w *world) send(client *kgo.Client, records []*kgo.Record, notes []*record) error {
+	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+	defer cancel()
+	for i, r := range records {
+		client.Produce(ctx, r, func(r *kgo.Record, err error) {
+			if err != nil {
+				w.audit.violation("produce: %v", err)
+				return
+			}
+			w.truth.acknowledged(notes[i], r.Offset)
+		})
+	}
+	return client.Flush(ctx)
+}
+
+// transaction is one that is open.
+type transaction struct {
+	client *kgo.Client
+	notes  []*record
+}
+
+func (w *world) begin(topic string, n int) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.TransactionalID("world"), kgo.TransactionTimeout(5*time.Minute))
+	if err != nil {
+		return err
+	}
+	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	records, notes := w.records(topic, n, pending)
+	w.txn = &transaction{client, notes}
+	return w.send(client, records, notes)
+}
+
+func (w *world) endTransaction(commit bool) error {
+	defer w.txn.client.Close()
+	k := aborted
+	if commit {
+		k = good
+	}
+	w.truth.become(w.txn.notes, k)
+	ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+	defer cancel()
+	return w.txn.client.EndTransaction(ctx, kgo.TransactionEndTry(commit))
+}
+
+func (w *world) run(n int) error {
+	if w.instances[n] != nil {
+		return nil
+	}
+	i, err := w.start(n, false)
+	if err != nil {
+		return err
+	}
+	w.instances[n] = i
+	return nil
+}
+
+func (w *world) kill(n int) {
+	i := w.instances[n]
+	if i == nil {
+		return
+	}
+	delete(w.instances, n)
+	i.gate.close()
+	i.kill()
+	i.stop()
+}
+
+// stopPatience is longer than stop_timeout and what a client needs to close.
+const stopPatience = 40 * time.Second
+
+func (w *world) stop(n int) error {
+	i := w.instances[n]
+	if i == nil {
+		return nil
+	}
+	delete(w.instances, n)
+	i.gate.resume()
+	i.stop()
+	select {
+	case <-i.done: // with an error, if faults held up the last commit
+		return nil
+	case <-time.After(stopPatience):
+		return errors.New("it does not end")
+	}
+}
+
+// look sees whether an instance has ended by itself.
+func (w *world) look() {
+	for n, i := range w.instances {
+		for _, s := range i.router.Status().Ingests {
+			if s.State == router.StateHalted {
+				w.audit.violation("%s waits for a person: %s", i.name, s.Error)
+			}
+		}
+		select {
+		case err := <-i.done:
+			w.log.printf("%s ended by itself, and is started again: %v", i.name, err)
+			delete(w.instances, n)
+			if err := w.run(n); err != nil {
+				w.audit.violation("start %d again: %v", n, err)
+			}
+		default:
+		}
+	}
+}
+
+// calls are the Kafka requests that refuse speaks of.
+var calls = map[string]kmsg.Key{
+	"heartbeat": kmsg.Heartbeat, "join": kmsg.JoinGroup, "sync": kmsg.SyncGroup, "commit": kmsg.OffsetCommit, "committed": kmsg.OffsetFetch,
+	"fetch": kmsg.Fetch, "produce": kmsg.Produce, "offsets": kmsg.ListOffsets, "metadata": kmsg.Metadata, "coordinator": kmsg.FindCoordinator,
+}
+
+// refuse lets the broker answer the next requests with an error.
+func (w *world) refuse(call string, code, n int) {
+	f := kfake.Fault{Keys: []kmsg.Key{calls[call]}, Err: kerr.TypedErrorForCode(int16(code)), Count: n}
+	switch call {
+	case "heartbeat", "join", "sync", "commit", "committed", "coordinator":
+		f.Group = w.cfg.Ingest[0].GroupID()
+	case "produce":
+		f.Topic = deadTopic
+	default:
+		f.Topic = topics[w.rand.IntN(len(topics))]
+	}
+	w.faults = append(w.faults, w.broker.Fault(f))
+}
+
+func (w *world) foreign(what string, n int) {
+	act := map[string]func() error{
+		"append": func() error { return w.foreignAppend(n) }, "property": w.foreignProperty, "column": w.foreignColumn,
+		"expire": w.foreignExpire, "rewrite": w.foreignRewrite,
+	}[what]
+	if meta := w.lake.current(); meta == nil || meta.CurrentSnapshot() == nil {
+		return // nobody has made the table yet
+	}
+	if err := act(); err != nil {
+		w.log.printf("%s: %v", what, err)
+	}
+}
+
+// trim deletes the records that the ledger has passed.
+func (w *world) trim(topic string) error {
+	o := kadm.Offsets{}
+	for p, next := range w.ledger()[topic] {
+		o.Add(kadm.Offset{Topic: topic, Partition: p, At: next, LeaderEpoch: -1})
+	}
+	if len(o) == 0 {
+		return nil
+	}
+	_, err := w.admin.DeleteRecords(w.ctx, o)
+	return err
+}
+
+// mend ends all faults.
+func (w *world) mend() {
+	for _, h := range w.faults {
+		h.Remove()
+	}
+	w.faults = nil
+	for _, i := range w.instances {
+		i.gate.mend()
+		i.gate.resume()
+	}
+}
+
+// settle ends all faults and waits until everything is in the table.
+func (w *world) settle() error {
+	w.mend()
+	if len(w.instances) == 0 {
+		return nil
+	}
+	deadline := time.Now().Add(patience)
+	for w.behind() != "" {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %s without faults: %s", patience, w.behind())
+		}
+		time.Sleep(20 * time.Millisecond)
+		w.look()
+	}
+	return nil
+}
+
+// once runs an instance to the ends of the topics.
+func (w *world) once() error {
+	i, err := w.start(0, true)
+	if err != nil {
+		return err
+	}
+	defer i.kill()
+	select {
+	case err := <-i.done:
+		return err
+	case <-time.After(patience):
+		return fmt.Errorf("it has not ended after %s", patience)
+	}
+}

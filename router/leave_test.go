@@ -1,0 +1,65 @@
+package router
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// holdJoins lets the group's joins wait from the nth on. The returned channel
+// is closed when one waits.
+func (w *stage) holdJoins(n int) (held chan struct{}) {
+	held, answer := make(chan struct{}), make(chan struct{})
+	w.t.Cleanup(func() { close(answer) })
+	var mu sync.Mutex
+	w.broker.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.broker.KeepControl()
+		mu.Lock()
+		defer mu.Unlock()
+		if n--; n > 0 {
+			return nil, nil, false
+		}
+		if n == 0 {
+			close(held)
+		}
+		w.broker.SleepControl(func() { <-answer })
+		return nil, nil, false
+	})
+	return held
+}
+
+// A stop ends though the group does not answer: it is balancing, and waits for
+// somebody else.
+func TestStopDuringJoin(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", nil, "a")
+	w.cfg.StopTimeout = time.Second
+	held := w.holdJoins(1)
+	d := w.daemon()
+	<-held
+	d.stop()
+	select {
+	case <-d.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("still there 30 s after a stop with a stop_timeout of 1 s")
+	}
+}
+
+// While the group is balancing the partitions that stay go on being committed.
+func TestCommitsDuringJoin(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", nil, "a")
+	w.cfg.Kafka.SessionTimeout = time.Minute
+	first := w.daemon()
+	w.produce("a", 1, 10)
+	w.awaitRows(first, first, 10)
+	held := w.holdJoins(3) // the second instance's two, and the first's that they call for
+	w.daemon()
+	<-held
+	for n := range int64(5) {
+		w.produce("a", 1, 10)
+		w.awaitRows(first, first, 20+10*n)
+	}
+}
