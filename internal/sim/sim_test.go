@@ -21,9 +21,9 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", 6, "how many scenes are played")
+	seeds    = flag.Int("seeds", 8, "how many scenes are played")
 	seed     = flag.Uint64("seed", 1, "the first scene's seed; the others follow")
-	beside   = flag.Int("beside", 6, "how many scenes are played at a time; they mostly wait")
+	beside   = flag.Int("beside", 8, "how many scenes are played at a time; they mostly wait")
 	failures = flag.Int("failures", 1, "after how many failed scenes to stop")
 )
 
