@@ -196,7 +196,12 @@ func (s *Store) PutNew(ctx context.Context, name func(attempt int) string, body 
 	if s.hedge == nil {
 		return upload(ctx)
 	}
-	return s.hedge.run(ctx, len(body), upload)
+	failing := func() bool {
+		naming.Lock()
+		defer naming.Unlock()
+		return attempts > 1
+	}
+	return s.hedge.run(ctx, len(body), failing, upload)
 }
 
 // Delete deletes an object. It is no error if there is none.

@@ -60,9 +60,10 @@ func (h *hedge) take() bool {
 }
 
 // run calls upload, and calls it once more beside itself when the first call
-// takes too long. It returns the first success, or the first error when neither
+// takes too long, unless it is known to fail and to be tried again: then a second
+// one would only add to the load. It returns the first success, or the first error when neither
 // succeeds. Both calls have returned when run returns.
-func (h *hedge) run(ctx context.Context, size int, upload func(ctx context.Context) (string, error)) (string, error) {
+func (h *hedge) run(ctx context.Context, size int, failing func() bool, upload func(ctx context.Context) (string, error)) (string, error) {
 	ctx, stop := context.WithCancel(ctx)
 	type result struct {
 		location string
@@ -104,7 +105,7 @@ func (h *hedge) run(ctx context.Context, size int, upload func(ctx context.Conte
 			// The others may have shown meanwhile what is usual.
 			if left := h.patience(size) - time.Since(start); left > 0 {
 				clock.Reset(left)
-			} else if h.take() {
+			} else if !failing() && h.take() {
 				running++
 				launch()
 			} else {

@@ -3,7 +3,9 @@ package writers
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +118,30 @@ func TestHedgeEnds(t *testing.T) {
 		start := time.Now()
 		if _, err := st.PutNew(ctx, named("mem://m"), nil); err == nil || time.Since(start) != 11*time.Second || *uploads < 2 {
 			t.Errorf("%v after %s, %d uploads", err, time.Since(start), *uploads)
+		}
+	})
+}
+
+// TestHedgeOutage: an upload that is being repeated is not hedged, so that
+// answers that a person must act on come as soon as ever.
+func TestHedgeOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, attempts := time.Now(), 0
+		st, _, _ := scriptedStore(nil)
+		st.hedge = newHedge()
+		st.objects = uploader(func(context.Context, int) error {
+			attempts++
+			time.Sleep(2 * time.Second)
+			if time.Since(start) < time.Minute {
+				return errOutage
+			}
+			return &fs.PathError{Op: "write", Path: "/x", Err: syscall.EACCES}
+		})
+		if _, err := st.PutNew(t.Context(), named("mem://m"), nil); err == nil || st.hedge.credits != hedgeCreditsMax {
+			t.Errorf("%v, %v credits", err, st.hedge.credits)
+		}
+		if took := time.Since(start); took > 110*time.Second || attempts < 10 {
+			t.Errorf("%d attempts in %s", attempts, took)
 		}
 	})
 }

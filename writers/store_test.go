@@ -22,7 +22,7 @@ import (
 // quickPace is the default pace, a hundred times as fast.
 func quickPace() pace {
 	p := defaultPace()
-	p.waitFirst, p.waitMax, p.stall, p.unasked = p.waitFirst/100, p.waitMax/100, 2*time.Second, 20*time.Second
+	p.waitFirst, p.waitMax, p.stall, p.unasked = p.waitFirst/100, p.waitMax/100, 5*time.Second, 30*time.Second
 	for i := range p.hopeless {
 		p.hopeless[i] /= 100
 	}
