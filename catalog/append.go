@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/apache/iceberg-go"
 	icecatalog "github.com/apache/iceberg-go/catalog"
 	"github.com/apache/iceberg-go/table"
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -94,16 +92,6 @@ type Commit struct {
 	Attempts           int           // commits that were sent; 0: it was in the table before
 	Took               time.Duration // from the call to the certainty
 	SchemaChanged      bool          // the table's schema or spec isn't the one the files were written under
-}
-
-// CommitAttempt is one try, told to TableOptions.OnAttempt when it is clear how it ended.
-type CommitAttempt struct {
-	Number  int    // 1 for the first commit sent; 0: nothing was sent, as the table could not be read or the files not stored
-	Outcome string // "landed", "refused", "conflict" (the head had moved), "fenced", "unknown"
-	Err     error
-	Base    int64 // the head it was built on
-	Took    time.Duration
-	Wait    time.Duration // before the next try
 }
 
 // Append adds a's files to the table and moves the ledger, in one commit, if
@@ -281,6 +269,7 @@ func (t *Table) settled(ctx context.Context, co *course, s *state, ch change, fr
 		return false, nil
 	}
 	a := CommitAttempt{Number: co.sent, Outcome: "refused", Err: p.err, Base: headOf(p.st.base), Took: time.Since(p.began)}
+	a.Head, a.By = headID(s.meta), madeBy(s.meta.CurrentSnapshot())
 	if moved {
 		a.Outcome = "conflict"
 	} else if !p.refusal {
@@ -423,28 +412,6 @@ func (co *course) end(err error) error {
 	return err
 }
 
-const (
-	conflictWaitMin = 20 * time.Millisecond
-	conflictWaitMax = 2 * time.Second
-	failureWaitMin  = 100 * time.Millisecond
-	failureWaitMax  = 15 * time.Second
-)
-
-// backoff is the wait before try n+1: doubled each time, at least half of it by
-// chance, so that instances which failed together don't come back together.
-func backoff(n int, conflict bool, retryAfter time.Duration) time.Duration {
-	low, high := failureWaitMin, failureWaitMax
-	if conflict {
-		low, high = conflictWaitMin, conflictWaitMax
-	}
-	wait := min(low<<min(n-1, 20), high)
-	wait = wait/2 + rand.N(wait/2+1)
-	if retryAfter > 0 {
-		wait = max(wait, retryAfter+rand.N(retryAfter/4+1))
-	}
-	return wait
-}
-
 // outdated tells whether the table has left the schema or spec that the files were written under.
 func outdated(meta table.Metadata, ch change) bool {
 	return len(ch.files) > 0 && (meta.CurrentSchema().ID != ch.schema || meta.DefaultPartitionSpec() != ch.spec)
@@ -457,24 +424,4 @@ func headOf(s *table.Snapshot) int64 {
 		return 0
 	}
 	return s.SnapshotID
-}
-
-// report tells and logs an attempt.
-func (t *Table) report(a CommitAttempt) {
-	a.Err = t.catalog.scrub.error(a.Err)
-	fields := []zap.Field{zap.Int("attempt", a.Number), zap.String("outcome", a.Outcome), zap.Int64("base", a.Base), zap.Duration("took", a.Took)}
-	if a.Wait > 0 {
-		fields = append(fields, zap.Duration("wait", a.Wait))
-	}
-	if a.Err != nil {
-		fields = append(fields, zap.NamedError("cause", a.Err))
-	}
-	if a.Outcome == "landed" && a.Err == nil {
-		t.log.Debug("commit attempt", fields...)
-	} else {
-		t.log.Warn("commit attempt", fields...)
-	}
-	if t.options.OnAttempt != nil {
-		t.options.OnAttempt(a)
-	}
 }

@@ -264,3 +264,28 @@ func TestTwoIngestsOneTable(t *testing.T) {
 		t.Errorf("ledgers %+v and %+v", la, lb)
 	}
 }
+
+// TestClockBehindTheTable: another writer's clock was an hour ahead.
+func TestClockBehindTheTable(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	tbl := w.table(c, TableOptions{})
+	ident, _ := identifier("shop.orders")
+	s, err := c.load(t.Context(), ident)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := s.meta.CurrentSnapshot()
+	future := *head
+	future.SnapshotID, future.ParentSnapshotID, future.SequenceNumber = newSnapshotID(s.meta), &head.SnapshotID, nextSequence(s.meta)
+	future.TimestampMs += 3600_000
+	commit(t, c, table.NewAddSnapshotUpdate(&future), table.NewSetSnapshotRefUpdate(table.MainBranch, future.SnapshotID, table.BranchRef, 0, 0, 0))
+	a := next(t, tbl, 0, 10, 1)
+	if cm := mustAppend(t, tbl, a); cm.Attempts != 1 {
+		t.Errorf("%d attempts", cm.Attempts)
+	}
+	if got := metaOf(t, c, "shop.orders").CurrentSnapshot().TimestampMs; got != future.TimestampMs+1 {
+		t.Errorf("the snapshot is of %d, the last update of %d", got, future.TimestampMs)
+	}
+	expectOnce(t, c, a)
+}

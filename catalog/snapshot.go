@@ -14,6 +14,7 @@ import (
 	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 	"github.com/google/uuid"
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -50,7 +51,7 @@ func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger) (*s
 	st := &staged{base: base, ledger: ch.move(from), added: map[string]*carried{}}
 	st.snapshot = table.Snapshot{
 		SnapshotID:     newSnapshotID(meta),
-		TimestampMs:    max(meta.LastUpdatedMillis()+1, time.Now().UnixMilli()),
+		TimestampMs:    t.timestamp(meta),
 		SequenceNumber: nextSequence(meta),
 		SchemaID:       &meta.CurrentSchema().ID,
 	}
@@ -345,6 +346,20 @@ func summary(parent *table.Snapshot, n tally, own iceberg.Properties) *table.Sum
 	total("total-position-deletes", 0)
 	total("total-equality-deletes", 0)
 	return &table.Summary{Operation: table.OpAppend, Properties: p}
+}
+
+// clockSkewMax is how far the table's last update may lie ahead of our clock before it is told.
+const clockSkewMax = time.Minute
+
+// timestamp is now, but later than the table's last update, whatever the clocks
+// say: catalogs refuse a snapshot from before the last.
+func (t *Table) timestamp(meta table.Metadata) int64 {
+	now, last := time.Now().UnixMilli(), meta.LastUpdatedMillis()
+	if ahead := time.Duration(last-now) * time.Millisecond; ahead > clockSkewMax && !t.skewTold {
+		t.skewTold = true
+		t.log.Warn("the table was last updated in the future: check the clock here, and those of other writers", zap.Duration("ahead", ahead))
+	}
+	return max(last+1, now)
 }
 
 // newSnapshotID draws a positive id that the table doesn't have.

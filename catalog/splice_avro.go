@@ -189,10 +189,14 @@ func (r *avroReader) skip(t *avroType) {
 				continue
 			}
 			for range n {
+				before := r.pos
 				if t.kind == avroMap {
 					r.bytes(r.long())
 				}
 				r.skip(&t.parts[0])
+				if r.pos == before { // items without bytes: a count that lies could keep us for ever
+					r.fail(errAvro)
+				}
 				if r.err != nil {
 					return
 				}

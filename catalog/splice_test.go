@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"bytes"
+	"encoding/binary"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -189,4 +191,153 @@ func TestExpiryLeavesAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manifestOf encodes a manifest of n files as an append does, and what its list says of it.
+func manifestOf(tb testing.TB, version, n int) (iceberg.ManifestFile, []byte) {
+	tb.Helper()
+	schema, spec, err := ordersCreate.Compile()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var body bytes.Buffer
+	id := int64(77)
+	w, err := iceberg.NewManifestWriter(version, &body, *spec, schema, id)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := range n {
+		b, err := iceberg.NewDataFileBuilder(*spec, iceberg.EntryContentData, "file:///t/f"+strings.Repeat("x", i%7)+".parquet", iceberg.ParquetFile, map[int]any{1000: int32(i % 64)}, nil, nil, int64(i+1), 100)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		f := b.ValueCounts(map[int]int64{1: int64(i)}).LowerBoundValues(map[int][]byte{2: []byte("abc")}).Build()
+		if err := w.Add(iceberg.NewManifestEntry(iceberg.EntryStatusADDED, &id, nil, nil, f)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return iceberg.NewManifestFile(version, "file:///t/m.avro", int64(body.Len()), 0, id).SequenceNum(5, 5).AddedFiles(int32(n)).Build(), body.Bytes()
+}
+
+// TestSpliceTwice merges what was merged, over several blocks, with other codecs.
+func TestSpliceTwice(t *testing.T) {
+	_, body := manifestOf(t, 2, 3000)
+	once, n, err := splice([]splicePart{{body: body, snapshot: 77, sequence: 5}, {body: body, snapshot: 77, sequence: 6}})
+	if err != nil || n != 6000 {
+		t.Fatalf("%d entries, %v", n, err)
+	}
+	twice, n, err := splice([]splicePart{{body: once, snapshot: 99, sequence: 9}, {body: uncompressed(t, body), snapshot: 77, sequence: 7}})
+	if err != nil || n != 9000 {
+		t.Fatalf("%d entries, %v", n, err)
+	}
+	m := iceberg.NewManifestFile(2, "file:///t/m.avro", int64(len(twice)), 0, 100).SequenceNum(10, 5).ExistingFiles(9000).Build()
+	entries, err := iceberg.ReadManifest(m, bytes.NewReader(twice), false)
+	if err != nil || len(entries) != 9000 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	for i, e := range entries {
+		if want := int64(5 + i/3000); e.SnapshotID() != 77 || e.SequenceNum() != want || *e.FileSequenceNum() != want || e.Status() != iceberg.EntryStatusEXISTING || e.DataFile().Count() != int64(i%3000+1) {
+			t.Fatalf("entry %d: snapshot %d, sequence %d, status %v, %d rows", i, e.SnapshotID(), e.SequenceNum(), e.Status(), e.DataFile().Count())
+		}
+	}
+}
+
+// uncompressed writes an Avro file with the codec "null".
+func uncompressed(t *testing.T, body []byte) []byte {
+	t.Helper()
+	c, err := openContainer(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := append([]byte(nil), avroMagic...)
+	out = binary.AppendVarint(out, 1)
+	for _, s := range []string{"avro.schema", string(c.metadata["avro.schema"])} {
+		out = append(binary.AppendVarint(out, int64(len(s))), s...)
+	}
+	out = append(binary.AppendVarint(out, 0), c.sync...)
+	for {
+		block, count, err := c.next()
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = binary.AppendVarint(binary.AppendVarint(out, count), int64(len(block)))
+		out = append(append(out, block...), c.sync...)
+	}
+}
+
+// FuzzSplice: a damaged manifest is an error, never a panic, an endless loop or a wrong count.
+func FuzzSplice(f *testing.F) {
+	for _, version := range []int{2, 3} {
+		_, body := manifestOf(f, version, 5)
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		first := int64(3)
+		out, n, err := splice([]splicePart{{body: body, snapshot: 1, sequence: 2, firstRow: &first}})
+		if err != nil {
+			return
+		}
+		c, err := openContainer(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for {
+			_, count, err := c.next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += count
+		}
+		if sum != int64(n) {
+			t.Errorf("%d entries written, %d told", sum, n)
+		}
+	})
+}
+
+// BenchmarkSplice against decoding and encoding again.
+func BenchmarkSplice(b *testing.B) {
+	m, body := manifestOf(b, 2, 4096)
+	b.Run("how=splice", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if _, _, err := splice([]splicePart{{body: body, snapshot: 77, sequence: 5}}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("how=decode", func(b *testing.B) {
+		schema, spec, err := ordersCreate.Compile()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			entries, err := iceberg.ReadManifest(m, bytes.NewReader(body), false)
+			if err != nil {
+				b.Fatal(err)
+			}
+			w, err := iceberg.NewManifestWriter(2, io.Discard, *spec, schema, 99)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, e := range entries {
+				if err := w.Existing(e); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := w.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

@@ -51,6 +51,8 @@ type Table struct {
 	head  head
 	ready *merged
 	waste waste
+
+	skewTold bool
 }
 
 // Table opens the table called name ("ns.table", "a.b.table"). When it isn't
@@ -199,7 +201,7 @@ func (t *Table) begin(ctx context.Context, s *state, created bool) (*state, erro
 			return s, nil
 		}
 		st := &staged{snapshot: table.Snapshot{
-			SnapshotID: newSnapshotID(s.meta), TimestampMs: max(s.meta.LastUpdatedMillis()+1, time.Now().UnixMilli()),
+			SnapshotID: newSnapshotID(s.meta), TimestampMs: t.timestamp(s.meta),
 			SequenceNumber: nextSequence(s.meta), SchemaID: &s.meta.CurrentSchema().ID,
 		}}
 		err := t.writeList(s, st, nil)
