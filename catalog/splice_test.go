@@ -16,78 +16,80 @@ import (
 // compares what iceberg-go reads from the merged manifests with what was appended.
 func TestMergeKeepsEntries(t *testing.T) {
 	for _, version := range []string{"2", "3"} {
-		t.Run("v"+version, func(t *testing.T) {
-			w := newWorld(t)
-			c := w.open()
-			create := ordersCreate
-			create.Properties = map[string]string{"format-version": version}
-			tbl := w.table(c, TableOptions{Create: &create, ExpireKeep: 10})
-			type origin struct{ snapshot, sequence int64 }
-			origins := map[string]origin{}
-			var appended []Append
-			commits := mergeFan*mergeFan + 2*mergeFan
-			for i := range commits {
-				a := next(t, tbl, int64(i)*10, 10, 3)
-				cm := mustAppend(t, tbl, a)
-				appended = append(appended, a)
-				sequence := metaOf(t, c, "shop.orders").SnapshotByID(cm.Snapshot).SequenceNumber
-				for _, f := range a.Files {
-					origins[f.FilePath()] = origin{cm.Snapshot, sequence}
+		t.Run("v"+version, func(t *testing.T) { mergeKeepsEntries(t, version) })
+	}
+}
+
+func mergeKeepsEntries(t *testing.T, version string) {
+	w := newWorld(t)
+	c := w.open()
+	create := ordersCreate
+	create.Properties = map[string]string{"format-version": version}
+	tbl := w.table(c, TableOptions{Create: &create, ExpireKeep: 10})
+	type origin struct{ snapshot, sequence int64 }
+	origins := map[string]origin{}
+	var appended []Append
+	commits := mergeFan*mergeFan + 2*mergeFan
+	for i := range commits {
+		a := next(t, tbl, int64(i)*10, 10, 3)
+		cm := mustAppend(t, tbl, a)
+		appended = append(appended, a)
+		sequence := metaOf(t, c, "shop.orders").SnapshotByID(cm.Snapshot).SequenceNumber
+		for _, f := range a.Files {
+			origins[f.FilePath()] = origin{cm.Snapshot, sequence}
+		}
+	}
+	expectOnce(t, c, appended...)
+	meta := metaOf(t, c, "shop.orders")
+	head := meta.CurrentSnapshot()
+	manifests, err := head.Manifests(w.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifests) > 2*mergeFan+2 {
+		t.Errorf("%d manifests after %d commits", len(manifests), commits)
+	}
+	levels := map[int]int{}
+	rowIDs := map[int64]bool{}
+	for _, m := range manifests {
+		level, _ := levelOf(m.FilePath())
+		levels[level]++
+		entries, err := m.FetchEntries(w.disk, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int(m.AddedDataFiles()+m.ExistingDataFiles()) != len(entries) {
+			t.Errorf("%s: %d entries, the list says %d+%d", m.FilePath(), len(entries), m.AddedDataFiles(), m.ExistingDataFiles())
+		}
+		for _, e := range entries {
+			o := origins[e.DataFile().FilePath()]
+			if e.SnapshotID() != o.snapshot || e.SequenceNum() != o.sequence || *e.FileSequenceNum() != o.sequence {
+				t.Errorf("%s: snapshot %d sequence %d, want %+v", e.DataFile().FilePath(), e.SnapshotID(), e.SequenceNum(), o)
+			}
+			if m.MinSequenceNum() > o.sequence {
+				t.Errorf("%s: min sequence %d, but an entry has %d", m.FilePath(), m.MinSequenceNum(), o.sequence)
+			}
+			if want := iceberg.EntryStatusEXISTING; level > 0 && e.Status() != want {
+				t.Errorf("status %v in a merged manifest", e.Status())
+			}
+			if version == "3" {
+				id := *e.DataFile().FirstRowID()
+				if rowIDs[id] {
+					t.Errorf("row id %d twice", id)
 				}
+				rowIDs[id] = true
 			}
-			expectOnce(t, c, appended...)
-			meta := metaOf(t, c, "shop.orders")
-			head := meta.CurrentSnapshot()
-			manifests, err := head.Manifests(w.disk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(manifests) > 2*mergeFan+2 {
-				t.Errorf("%d manifests after %d commits", len(manifests), commits)
-			}
-			levels := map[int]int{}
-			rowIDs := map[int64]bool{}
-			for _, m := range manifests {
-				level, _ := levelOf(m.FilePath())
-				levels[level]++
-				entries, err := m.FetchEntries(w.disk, false)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if int(m.AddedDataFiles()+m.ExistingDataFiles()) != len(entries) {
-					t.Errorf("%s: %d entries, the list says %d+%d", m.FilePath(), len(entries), m.AddedDataFiles(), m.ExistingDataFiles())
-				}
-				for _, e := range entries {
-					o := origins[e.DataFile().FilePath()]
-					if e.SnapshotID() != o.snapshot || e.SequenceNum() != o.sequence || *e.FileSequenceNum() != o.sequence {
-						t.Errorf("%s: snapshot %d sequence %d, want %+v", e.DataFile().FilePath(), e.SnapshotID(), e.SequenceNum(), o)
-					}
-					if m.MinSequenceNum() > o.sequence {
-						t.Errorf("%s: min sequence %d, but an entry has %d", m.FilePath(), m.MinSequenceNum(), o.sequence)
-					}
-					if want := iceberg.EntryStatusEXISTING; level > 0 && e.Status() != want {
-						t.Errorf("status %v in a merged manifest", e.Status())
-					}
-					if version == "3" {
-						id := *e.DataFile().FirstRowID()
-						if rowIDs[id] {
-							t.Errorf("row id %d twice", id)
-						}
-						rowIDs[id] = true
-					}
-					sameStatistics(t, e.DataFile(), appended)
-				}
-				if p := m.Partitions()[0]; p.LowerBound == nil || p.ContainsNull || !bytes.Equal(*p.LowerBound, []byte{0, 0, 0, 0}) || !bytes.Equal(*p.UpperBound, []byte{2, 0, 0, 0}) {
-					t.Errorf("%s: partition summary %+v", m.FilePath(), p)
-				}
-			}
-			if levels[1] == 0 || levels[2] == 0 {
-				t.Errorf("levels: %v", levels)
-			}
-			if version == "3" && meta.NextRowID() < int64(commits*3) {
-				t.Errorf("next row id %d", meta.NextRowID())
-			}
-		})
+			sameStatistics(t, e.DataFile(), appended)
+		}
+		if p := m.Partitions()[0]; p.LowerBound == nil || p.ContainsNull || !bytes.Equal(*p.LowerBound, []byte{0, 0, 0, 0}) || !bytes.Equal(*p.UpperBound, []byte{2, 0, 0, 0}) {
+			t.Errorf("%s: partition summary %+v", m.FilePath(), p)
+		}
+	}
+	if levels[1] == 0 || levels[2] == 0 {
+		t.Errorf("levels: %v", levels)
+	}
+	if version == "3" && meta.NextRowID() < int64(commits*3) {
+		t.Errorf("next row id %d", meta.NextRowID())
 	}
 }
 
