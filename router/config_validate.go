@@ -271,7 +271,7 @@ func (in IngestConfig) topicProblems(r rules) {
 	r.check(
 		rule{"dead_letter_topic", nil, !letters || in.DeadLetterTopic != "", `missing: on_bad_record or on_null is "dead_letter"; name the topic that takes the letters`},
 		rule{"dead_letter_topic", in.DeadLetterTopic, in.DeadLetterTopic == "" || topicName.MatchString(in.DeadLetterTopic), "not a topic name: 1 to 249 of the characters A-Z a-z 0-9 . _ -"},
-		rule{"dead_letter_topic", in.DeadLetterTopic, !slices.Contains(in.Topics, in.DeadLetterTopic), "one of this ingest's own topics: each letter would come back as a record"},
+		rule{"dead_letter_topic", in.DeadLetterTopic, in.DeadLetterTopic == "" || !slices.Contains(in.Topics, in.DeadLetterTopic), "one of this ingest's own topics: each letter would come back as a record"},
 	)
 }
 

@@ -80,6 +80,9 @@ type ingest struct {
 // over.
 func (in *ingest) run(ctx, work context.Context) error {
 	if err := in.connect(ctx); err != nil {
+		if ctx.Err() != nil && work.Err() == nil {
+			return nil // stopped before anything was taken
+		}
 		return err
 	}
 	defer in.disconnect(work)

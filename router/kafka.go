@@ -192,7 +192,7 @@ func topicIDs(ctx context.Context, adm *kadm.Client, topics []string) (cluster s
 		if !ok {
 			return "", nil, fmt.Errorf("topic %q does not exist on cluster %s: create it or correct topics", topic, meta.Cluster)
 		}
-		return "", nil, fmt.Errorf("topic %q on cluster %s: %w; create it or correct topics", topic, meta.Cluster, detail.Err)
+		return "", nil, fmt.Errorf("topic %q on cluster %s: create it or correct topics: %w", topic, meta.Cluster, detail.Err)
 	}
 	return meta.Cluster, ids, nil
 }

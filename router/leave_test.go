@@ -63,3 +63,24 @@ func TestCommitsDuringJoin(t *testing.T) {
 		w.awaitRows(first, first, 20+10*n)
 	}
 }
+
+// A stop before anything was taken is a stop in peace.
+func TestStopWhileConnecting(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", nil, "a")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(answer) })
+	var once sync.Once
+	w.broker.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.broker.KeepControl()
+		once.Do(func() { close(asked) })
+		w.broker.SleepControl(func() { <-answer })
+		return nil, nil, false
+	})
+	d := w.daemon()
+	<-asked
+	d.stop()
+	if err := <-d.done; err != nil {
+		t.Errorf("got %v, want no error", err)
+	}
+}
