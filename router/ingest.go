@@ -22,6 +22,7 @@ const (
 	pollWaitMax       = 500 * time.Millisecond // how long a poll may sleep through a trigger or a stop
 	uploadsMax        = 16                     // files of one cut on their way at once
 	appendsWaitingMax = 8                      // cuts written and not yet committed; only file metadata waits here
+	tailCommitAfter   = 1 * time.Minute        // how long offsets without records may wait for a commit of their own
 	gapProbeAfter     = 1 * time.Second        // silence after which a partition short of its end is probed for gaps
 )
 
@@ -58,6 +59,7 @@ type ingest struct {
 	ends       map[topicPartition]int64
 	lastRecord time.Time
 	looked     time.Time // when --once last looked at the ledger
+	tailSince  time.Time // since when partitions have moved without a record; zero: they have not
 
 	slots  chan struct{} // a token for each cut in flight
 	filled chan struct{} // closed when fill takes no more rebalance events
@@ -205,16 +207,33 @@ func (in *ingest) due(now time.Time) bool {
 	in.status.filling(in.open, files, len(in.slots), in.cfg.Trigger)
 	full := in.open.bytes >= in.memory/int64(in.cfg.CutsInFlightMax+1) || files >= in.cfg.OpenFilesMax
 	t := trigger{age: in.cfg.Trigger, bytes: int64(in.cfg.TriggerBytes), rows: in.cfg.TriggerRows}
-	return full || in.open.due(now, t) && len(in.slots) < cap(in.slots)
+	return full || (in.open.due(now, t) || in.tailDue(now)) && len(in.slots) < cap(in.slots)
+}
+
+// tailDue reports whether partitions have for a while stood behind offsets
+// without records: commit markers, aborted transactions, compacted batches.
+// They are worth a commit in the end. Else retention, which may delete them,
+// overtakes the ledger of an idle partition, and the next start would take them
+// for lost records.
+func (in *ingest) tailDue(now time.Time) bool {
+	if in.open.records > 0 || !in.moved() {
+		in.tailSince = time.Time{}
+		return false
+	}
+	if in.tailSince.IsZero() {
+		in.tailSince = now
+	}
+	return now.Sub(in.tailSince) >= tailCommitAfter
 }
 
 // cut hands the open cut over and opens the next. It waits for a slot, which
 // is the backpressure on the poll. A cut without a record is not worth a
-// commit, unless --once must show that it has passed the end; its partitions
-// then keep their place for the next cut.
+// commit, unless --once must show that it has passed the end, or the ingest
+// stops, or nothing else has come for a while; its partitions then keep their
+// place for the next cut.
 func (in *ingest) cut(work context.Context, cuts chan<- *cut, last bool) error {
 	c := in.open
-	worth := c.records > 0 || in.options.Once && in.moved()
+	worth := c.records > 0 || in.moved() && (in.options.Once || last || in.tailDue(time.Now()))
 	if !worth && len(c.done) == 0 {
 		return nil
 	}
