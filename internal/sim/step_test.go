@@ -318,9 +318,9 @@ func (w *world) settle() error {
 		return nil
 	}
 	deadline := time.Now().Add(patience)
-	for w.behind() != "" {
+	for w.waiting() != "" {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("after %s without faults: %s", patience, w.behind())
+			return fmt.Errorf("after %s without faults: %s", patience, w.waiting())
 		}
 		time.Sleep(20 * time.Millisecond)
 		w.look()

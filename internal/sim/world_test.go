@@ -257,6 +257,29 @@ func (w *world) behind() string {
 	return ""
 }
 
+// waiting names a record that the ledger has not passed, or nothing. An idle
+// instance does not commit a tail without records.
+func (w *world) waiting() string {
+	l := w.ledger()
+	w.truth.mu.Lock()
+	defer w.truth.mu.Unlock()
+	stable := map[origin]int64{}
+	for _, r := range w.truth.records {
+		o := r.origin
+		if r.kind == pending || r.kind == aborted || o.offset < l[o.topic][o.partition] {
+			continue
+		}
+		at := origin{o.topic, o.partition, 0}
+		if _, known := stable[at]; !known {
+			stable[at] = w.broker.PartitionInfo(o.topic, o.partition).LastStableOffset
+		}
+		if o.offset < stable[at] {
+			return fmt.Sprintf("%s record %d of %v: the ledger is at %d", r.kind, r.id, o, l[o.topic][o.partition])
+		}
+	}
+	return ""
+}
+
 // inspect is the audit after a step: the table, and the dead letters that the
 // ledger has passed.
 func (w *world) inspect(when string) {
