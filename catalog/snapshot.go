@@ -271,7 +271,11 @@ func (t *Table) writeList(s *state, st *staged, manifests []iceberg.ManifestFile
 	if err != nil {
 		return fmt.Errorf("encode manifest list: %w", err)
 	}
-	if err := w.AddManifests(manifests); err != nil {
+	whole := make([]iceberg.ManifestFile, len(manifests))
+	for i, m := range manifests {
+		whole[i] = withEmptyBounds(m)
+	}
+	if err := w.AddManifests(whole); err != nil {
 		return fmt.Errorf("encode manifest list: %w", err)
 	}
 	if err := w.Close(); err != nil {

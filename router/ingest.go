@@ -24,6 +24,7 @@ const (
 	appendsWaitingMax = 8                      // cuts written and not yet committed; only file metadata waits here
 	tailCommitAfter   = 1 * time.Minute        // how long offsets without records may wait for a commit of their own
 	gapProbeAfter     = 1 * time.Second        // silence after which a partition short of its end is probed for gaps
+	gapWaitMax        = time.Minute            // how long the ledger may stand before gaps that were passed: retention must not find it there
 )
 
 // ingest moves the records of some topics into one table.
@@ -58,6 +59,7 @@ type ingest struct {
 	counts     [][]int32 // scratch of rowBatch.sort, one a worker
 	ends       map[topicPartition]int64
 	lastRecord time.Time
+	gapSince   time.Time // since when there is nothing but passed gaps to commit
 	looked     time.Time // when --once last looked at the ledger
 	tailSince  time.Time // since when partitions have moved without a record; zero: they have not
 
@@ -206,6 +208,9 @@ func (in *ingest) due(now time.Time) bool {
 	files := in.open.measure()
 	in.status.filling(in.open, files, len(in.slots), in.cfg.Trigger)
 	full := in.open.bytes >= in.memory/int64(in.cfg.CutsInFlightMax+1) || files >= in.cfg.OpenFilesMax
+	if in.open.records == 0 {
+		return in.gapDue(now)
+	}
 	t := trigger{age: in.cfg.Trigger, bytes: int64(in.cfg.TriggerBytes), rows: in.cfg.TriggerRows}
 	return full || (in.open.due(now, t) || in.tailDue(now)) && len(in.slots) < cap(in.slots)
 }

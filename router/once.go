@@ -57,6 +57,21 @@ func (in *ingest) moved() bool {
 	return false
 }
 
+// gapDue reports whether gaps alone are worth a commit at now: control records,
+// aborted transactions and compacted batches that were passed a while ago. Were
+// the ledger left before them, retention would remove them and a later start
+// would take them for lost records.
+func (in *ingest) gapDue(now time.Time) bool {
+	if in.open.records > 0 || !in.moved() {
+		in.gapSince = time.Time{}
+		return false
+	}
+	if in.gapSince.IsZero() {
+		in.gapSince = now
+	}
+	return now.Sub(in.gapSince) >= gapWaitMax
+}
+
 // passed reports whether every partition that is ours is at its end.
 func (in *ingest) passed() bool {
 	for at, p := range in.partitions {

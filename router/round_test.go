@@ -172,6 +172,27 @@ func TestSortRows(t *testing.T) {
 	}
 }
 
+// Passed gaps are worth a commit of their own only after a while without records.
+func TestGapDue(t *testing.T) {
+	in := bare(t, 1)
+	p := in.own(0, 5)
+	now := time.Now()
+	if in.gapDue(now) || !in.gapSince.IsZero() {
+		t.Error("due though nothing has moved")
+	}
+	p.next = 6
+	if in.gapDue(now) || in.gapDue(now.Add(gapWaitMax-1)) {
+		t.Error("due too early")
+	}
+	if !in.gapDue(now.Add(gapWaitMax)) {
+		t.Error("not due after the wait")
+	}
+	in.open.records = 1
+	if in.gapDue(now.Add(gapWaitMax)) || !in.gapSince.IsZero() {
+		t.Error("due though a record will carry it")
+	}
+}
+
 // rounds keeps every chunk, in order, and no round but that of one chunk is
 // larger than asked.
 func TestRounds(t *testing.T) {
