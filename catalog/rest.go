@@ -89,7 +89,11 @@ func restRemedy(err error, status int) string {
 	var op *net.OpError
 	var dns *net.DNSError
 	switch {
-	case errors.Is(err, rest.ErrOAuthError), status == http.StatusUnauthorized:
+	case status == http.StatusNotFound:
+		return " (check that [catalog] uri is the catalog's root, without /v1)"
+	case errors.Is(err, rest.ErrOAuthError) && status != http.StatusUnauthorized:
+		return " (check credential, token, scope and oauth2-server-uri in [catalog.properties], and that [catalog] uri is the catalog's root, without /v1)"
+	case status == http.StatusUnauthorized:
 		return " (check credential, token, scope and oauth2-server-uri in [catalog.properties])"
 	case status == http.StatusForbidden:
 		return " (the catalog knows these credentials but refuses them: check the grants, and warehouse)"

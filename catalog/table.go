@@ -132,7 +132,10 @@ func (t *Table) create(ctx context.Context, c Create) (s *state, created bool, e
 	// Whatever the answer was: what counts is the table that is there now.
 	s, err = t.catalog.load(ctx, t.ident)
 	if err != nil {
-		return nil, false, fmt.Errorf("create table: %w%s", errors.Join(failure, err), t.createRemedy(failure))
+		if failure == nil || !errors.Is(err, icecatalog.ErrNoSuchTable) {
+			failure = errors.Join(failure, err) // else there is no table because it could not be made
+		}
+		return nil, false, fmt.Errorf("create table: %w%s", failure, t.createRemedy(failure))
 	}
 	if failure == nil {
 		t.log.Info("created table", zap.String("location", s.meta.Location()), zap.String("partition", partitionText(s.meta.PartitionSpec(), s.meta.CurrentSchema())))

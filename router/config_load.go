@@ -151,6 +151,9 @@ func (f configFile) place(p *Problem) {
 	}
 	if at, ok := f.lines.places[p.Key]; ok {
 		p.Value = shownValue(p.Key, at.value)
+		if strings.HasPrefix(p.What, "unknown key") && almostSecret.MatchString(p.Key) && p.Value != "" && !onlyReference.MatchString(p.Value) {
+			p.Value = secretMask
+		}
 	}
 }
 
@@ -164,7 +167,7 @@ func shownValue(key, written string) string {
 	switch {
 	case written == "":
 		return ""
-	case isSecretName(key) && !onlyReference.MatchString(written):
+	case (isSecretName(key) || secretPlace.MatchString(key) && !plainKey.MatchString(key)) && !onlyReference.MatchString(written):
 		return secretMask
 	case strings.HasPrefix(written, "{") || strings.Contains(written, "\n"):
 		return ""
@@ -173,6 +176,17 @@ func shownValue(key, written string) string {
 	}
 	return written
 }
+
+// secretPlace matches the keys of the sections that are made to hold secrets,
+// and plainKey those of them that don't: only these are shown.
+var (
+	secretPlace = regexp.MustCompile(`^(kafka\.sasl|catalog)(\.|$)`)
+	plainKey    = regexp.MustCompile(`^(kafka\.sasl\.(mechanism|username)|catalog\.(name|type|uri|warehouse)|catalog\.properties\.(.*\.)?"?[a-z0-9.-]*(endpoint|uri|region|path-style-access|warehouse|scope)"?)$`)
+)
+
+// almostSecret matches what people write when they mean the name of a secret:
+// "pasword", "pw", "passphrase", "tokn".
+var almostSecret = regexp.MustCompile(`(?i)(pas|pwd|psw|(^|[._-])pw|secr|sec?ret|tok|cred|auth|jaas|login|sig(nature)?$|key)`)
 
 // onlyReference is a value that is one reference and nothing else.
 var onlyReference = regexp.MustCompile(`^"\$\{[^}]*\}?"$`)

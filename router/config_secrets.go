@@ -143,7 +143,11 @@ func urlSecrets(text string) []string {
 		if m := looseUserinfo.FindStringSubmatch(text); m != nil {
 			return []string{m[1]}
 		}
-		return nil
+		var found []string
+		for _, m := range wordPassword.FindAllStringSubmatch(text, -1) {
+			found = append(found, strings.Trim(m[1], "'"))
+		}
+		return found
 	}
 	var found []string
 	if u.User != nil {
@@ -163,6 +167,10 @@ func urlSecrets(text string) []string {
 }
 
 var looseUserinfo = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^:/@]*:(.+)@`)
+
+// wordPassword finds passwords in a connection string of words, as libpq reads
+// it: host=db password=x.
+var wordPassword = regexp.MustCompile(`(?i)password\s*=\s*('[^']*'|\S+)`)
 
 // expansion is a string of the file with its references resolved.
 type expansion struct {

@@ -93,12 +93,12 @@ func (p zapPrinter) Println(v ...any) {
 	}
 }
 
-// An ingest that has something to commit gets readyGrace and three triggers for
-// it; one that does not even say what is wrong is taken for hung after
+// An ingest that has something to commit gets three triggers, and readyGrace for
+// the commit itself; one that does not even say what is wrong is taken for hung after
 // hungAfter and three triggers.
 const (
 	readyTriggers = 3
-	readyGrace    = 10 * time.Second
+	readyGrace    = 2 * time.Second
 	hungAfter     = 5 * time.Minute
 )
 

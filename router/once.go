@@ -168,4 +168,4 @@ func (in *ingest) watch(ctx context.Context) error {
 }
 
 // lagEvery is how old the lag that we report may be.
-const lagEvery = 5 * time.Second
+const lagEvery = 2 * time.Second

@@ -104,7 +104,7 @@ func classify(err error) verdict {
 		return verdict{class: classHopeless, remedy: remedy}
 	}
 	if broken(err) {
-		return verdict{}
+		return verdict{remedy: "if it stays so, check that the store is up and that its endpoint is right: s3.endpoint, gcs.endpoint or adls.endpoint"}
 	}
 	return verdict{class: classHopeless} // nothing that time is known to heal
 }
