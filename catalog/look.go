@@ -27,7 +27,7 @@ func (c *Catalog) Look(ctx context.Context, name string, o TableOptions) (*Table
 	case err != nil:
 		return nil, c.scrub.error(fmt.Errorf("look at table %s: %w", name, err))
 	}
-	t := &Table{catalog: c, name: name, ident: ident, options: o, keys: keysOf(o.Ingest), log: c.log.With(zap.String("table", name), zap.String("ingest", o.Ingest))}
+	t := &Table{catalog: c, name: name, ident: ident, options: o, keys: keysOf(o.Ingest), log: c.log.With(zap.String("table", name))}
 	t.uuid = s.meta.TableUUID()
 	if o.Create != nil {
 		t.compare(s.meta, *o.Create)

@@ -72,7 +72,7 @@ func (c *Catalog) openTable(ctx context.Context, name string, o TableOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{catalog: c, name: name, ident: ident, options: o, keys: keysOf(o.Ingest), log: c.log.With(zap.String("table", name), zap.String("ingest", o.Ingest))}
+	t := &Table{catalog: c, name: name, ident: ident, options: o, keys: keysOf(o.Ingest), log: c.log.With(zap.String("table", name))}
 	s, err := c.load(ctx, ident)
 	created := false
 	if errors.Is(err, icecatalog.ErrNoSuchTable) || errors.Is(err, icecatalog.ErrNoSuchNamespace) {

@@ -170,6 +170,9 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		if errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, context.Canceled) {
 			continue
 		}
+		if e.Topic == "" { // the client reports a broken group session in this form
+			return fmt.Errorf("group %s: %w", in.cfg.GroupID(), e.Err)
+		}
 		return fmt.Errorf("fetch %s/%d: %w", e.Topic, e.Partition, e.Err)
 	}
 	var chunks []*chunk
