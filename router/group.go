@@ -2,8 +2,10 @@ package router
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"icerouter/catalog"
@@ -60,4 +62,12 @@ func (in *ingest) tellGroup(work context.Context) error {
 		cancel()
 	}
 	return nil
+}
+
+// putOut reports whether the group has given this member up, for having been
+// silent too long. The client joins again by itself.
+func putOut(err error) bool {
+	var session *kgo.ErrGroupSession
+	return errors.As(err, &session) &&
+		(errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.RebalanceInProgress))
 }

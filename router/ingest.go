@@ -22,7 +22,6 @@ const (
 	pollWaitMax       = 500 * time.Millisecond // how long a poll may sleep through a trigger or a stop
 	uploadsMax        = 16                     // files of one cut on their way at once
 	appendsWaitingMax = 8                      // cuts written and not yet committed; only file metadata waits here
-	tailCommitAfter   = 1 * time.Minute        // how long offsets without records may wait for a commit of their own
 	gapProbeAfter     = 1 * time.Second        // silence after which a partition short of its end is probed for gaps
 	gapWaitMax        = time.Minute            // how long the ledger may stand before gaps that were passed: retention must not find it there
 )
@@ -61,7 +60,6 @@ type ingest struct {
 	lastRecord time.Time
 	gapSince   time.Time // since when there is nothing but passed gaps to commit
 	looked     time.Time // when --once last looked at the ledger
-	tailSince  time.Time // since when partitions have moved without a record; zero: they have not
 
 	slots  chan struct{} // a token for each cut in flight
 	filled chan struct{} // closed when fill takes no more rebalance events
@@ -170,6 +168,10 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		if errors.Is(e.Err, context.DeadlineExceeded) || errors.Is(e.Err, context.Canceled) {
 			continue
 		}
+		if putOut(e.Err) {
+			in.log.Warn("put out of the group; joining it again", zap.Error(e.Err))
+			continue // onLost has asked for a resync
+		}
 		if e.Topic == "" { // the client reports a broken group session in this form
 			return fmt.Errorf("group %s: %w", in.cfg.GroupID(), e.Err)
 		}
@@ -215,23 +217,7 @@ func (in *ingest) due(now time.Time) bool {
 		return in.gapDue(now)
 	}
 	t := trigger{age: in.cfg.Trigger, bytes: int64(in.cfg.TriggerBytes), rows: in.cfg.TriggerRows}
-	return full || (in.open.due(now, t) || in.tailDue(now)) && len(in.slots) < cap(in.slots)
-}
-
-// tailDue reports whether partitions have for a while stood behind offsets
-// without records: commit markers, aborted transactions, compacted batches.
-// They are worth a commit in the end. Else retention, which may delete them,
-// overtakes the ledger of an idle partition, and the next start would take them
-// for lost records.
-func (in *ingest) tailDue(now time.Time) bool {
-	if in.open.records > 0 || !in.moved() {
-		in.tailSince = time.Time{}
-		return false
-	}
-	if in.tailSince.IsZero() {
-		in.tailSince = now
-	}
-	return now.Sub(in.tailSince) >= tailCommitAfter
+	return full || in.open.due(now, t) && len(in.slots) < cap(in.slots)
 }
 
 // cut hands the open cut over and opens the next. It waits for a slot, which
@@ -241,7 +227,7 @@ func (in *ingest) tailDue(now time.Time) bool {
 // place for the next cut.
 func (in *ingest) cut(work context.Context, cuts chan<- *cut, last bool) error {
 	c := in.open
-	worth := c.records > 0 || in.moved() && (in.options.Once || last || in.tailDue(time.Now()))
+	worth := c.records > 0 || in.moved() && (in.options.Once || last || in.gapDue(time.Now()))
 	if !worth && len(c.done) == 0 {
 		return nil
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -83,4 +85,26 @@ func TestStopWhileConnecting(t *testing.T) {
 	if err := <-d.done; err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
+}
+
+// A member that the group has given up joins again, and goes on from the
+// ledger, without a failure of the ingest.
+func TestPutOutOfGroup(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", nil, "a")
+	d := w.daemon()
+	w.produce("a", 1, 10)
+	w.awaitRows(d, d, 10)
+	out := w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "router-t", Err: kerr.UnknownMemberID})
+	if err := out.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	w.produce("a", 1, 10)
+	w.awaitRows(d, d, 20)
+	if n := d.router.Status().Ingests[0].Restarts; n != 0 {
+		t.Errorf("the ingest was started again %d times", n)
+	}
+	d.stop()
+	<-d.done
+	w.audit("t", "a")
 }

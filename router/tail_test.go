@@ -49,27 +49,3 @@ func TestTailWithoutRecords(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// While nothing else comes they are committed after a while, once.
-func TestTailDue(t *testing.T) {
-	now := time.Now()
-	p := &owned{from: 5, next: 5}
-	in := &ingest{open: &cut{}, partitions: map[topicPartition]*owned{{"a", 0}: p}}
-	look := func(after time.Duration, want bool) {
-		t.Helper()
-		if got := in.tailDue(now.Add(after)); got != want {
-			t.Errorf("after %s: %t, want %t", after, got, want)
-		}
-	}
-	look(0, false)
-	p.next = 6
-	look(time.Hour, false)
-	look(time.Hour+tailCommitAfter-1, false)
-	look(time.Hour+tailCommitAfter, true)
-	in.open.records = 1
-	look(2*time.Hour, false)
-	in.open.records = 0
-	look(3*time.Hour, false)
-	p.from = 6
-	look(4*time.Hour, false)
-}
