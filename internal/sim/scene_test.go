@@ -39,6 +39,9 @@ func plan(seed uint64) []string {
 	if g.open {
 		g.say("end %s", g.pick("commit", "abort"))
 	}
+	if g.rand.IntN(2) == 0 {
+		g.say("settle")
+	}
 	return g.lines
 }
 

@@ -24,6 +24,7 @@ var (
 	seeds    = flag.Int("seeds", 8, "how many scenes are played")
 	seed     = flag.Uint64("seed", 1, "the first scene's seed; the others follow")
 	beside   = flag.Int("beside", 8, "how many scenes are played at a time; they mostly wait")
+	loud     = flag.Bool("loud", false, "keep the Kafka clients' every word in the log of a failed scene")
 	failures = flag.Int("failures", 1, "after how many failed scenes to stop")
 )
 

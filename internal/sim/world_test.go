@@ -85,7 +85,11 @@ func (l *logbook) text() string {
 // zap is a logger of an instance.
 func (l *logbook) zap(name string) *zap.Logger {
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m", LevelKey: "l", NameKey: "n", EncodeLevel: zapcore.CapitalLevelEncoder, EncodeDuration: zapcore.StringDurationEncoder})
-	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(l), zap.InfoLevel)).Named(name)
+	level := zap.InfoLevel
+	if *loud {
+		level = zap.DebugLevel
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(l), level)).Named(name)
 }
 
 // newWorld makes a world that follows from its seed.
