@@ -8,6 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"icerouter/catalog"
 )
 
 // holdJoins lets the group's joins wait from the nth on. The returned channel
@@ -107,4 +109,15 @@ func TestPutOutOfGroup(t *testing.T) {
 	d.stop()
 	<-d.done
 	w.audit("t", "a")
+}
+
+// A partition that the broker's answer doesn't have yet is no truncated log.
+func TestPartitionNotListedYet(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	in := &ingest{cfg: IngestConfig{Topics: []string{"a"}}, admin: w.admin}
+	ledger := catalog.Ledger{Seq: 1, Topics: map[string]catalog.TopicLedger{"a": {Next: map[int32]int64{0: 0, 1: 12}}}}
+	_, err := in.checkRange(t.Context(), &ledger, map[string][]int32{"a": {0, 1}})
+	if err == nil || halts(err) {
+		t.Errorf("got %v, want a failure that passes by itself", err)
+	}
 }

@@ -127,9 +127,11 @@ func (in *ingest) checkRange(ctx context.Context, ledger *catalog.Ledger, want m
 			if !ok {
 				continue
 			}
-			first, _ := starts.Lookup(topic, p)
-			end, _ := ends.Lookup(topic, p)
+			first, known := starts.Lookup(topic, p)
+			end, ended := ends.Lookup(topic, p)
 			switch {
+			case !known || !ended: // it was added a moment ago, and this answer came from before
+				return 0, fmt.Errorf("%s/%d: the broker named neither its first nor its last offset", topic, p)
 			case next < first.Offset && in.cfg.OnLostRecords != "continue":
 				return 0, haltf("%s/%d: the next offset to read is %d, the log begins at %d: %d records are gone (retention or deletion); set on_lost_records = \"continue\" to go on at %d and count them as lost",
 					topic, p, next, first.Offset, first.Offset-next, first.Offset)
