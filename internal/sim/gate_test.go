@@ -23,6 +23,7 @@ type gate struct {
 	mu     sync.Mutex
 	shut   chan struct{} // nil while open; closed when it opens again
 	closed chan struct{} // closed for good
+	since  time.Time     // when that was
 	faults []fault
 }
 
@@ -61,8 +62,19 @@ func (g *gate) close() {
 	select {
 	case <-g.closed:
 	default:
+		g.since = time.Now()
 		close(g.closed)
 	}
+}
+
+// deadFor tells how long the instance has been cut off for ever.
+func (g *gate) deadFor() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.since.IsZero() {
+		return 0
+	}
+	return time.Since(g.since)
 }
 
 // pass waits while the gate is shut. It reports whether anything comes through.

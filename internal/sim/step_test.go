@@ -233,8 +233,35 @@ func (w *world) stop(n int) error {
 	}
 }
 
+// bury takes dead members out of the group once their session is over, as Kafka
+// does. This broker never misses a member that died between its join and its
+// sync, and its partitions would be nobody's for ever.
+func (w *world) bury() {
+	in := w.cfg.Ingest[0]
+	group := w.broker.GroupInfo(in.GroupID())
+	if group == nil {
+		return
+	}
+	for _, m := range group.Members {
+		g := w.gate(m.ClientID)
+		if g == nil || g.deadFor() < w.cfg.Kafka.SessionTimeout {
+			continue
+		}
+		leave := kmsg.NewPtrLeaveGroupRequest()
+		leave.Group, leave.MemberID = in.GroupID(), m.MemberID
+		member := kmsg.NewLeaveGroupRequestMember()
+		member.MemberID = m.MemberID
+		leave.Members = append(leave.Members, member)
+		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+		_, err := leave.RequestWith(ctx, w.client)
+		cancel()
+		w.log.printf("buried %s (%v assigned): %v", m.ClientID, m.Assignment, err)
+	}
+}
+
 // look sees whether an instance has ended by itself.
 func (w *world) look() {
+	w.bury()
 	for n, i := range w.instances {
 		for _, s := range i.router.Status().Ingests {
 			if s.State == router.StateHalted {
@@ -335,10 +362,15 @@ func (w *world) once() error {
 		return err
 	}
 	defer i.kill()
-	select {
-	case err := <-i.done:
-		return err
-	case <-time.After(patience):
-		return fmt.Errorf("it has not ended after %s", patience)
+	deadline := time.After(patience)
+	for {
+		select {
+		case err := <-i.done:
+			return err
+		case <-time.After(200 * time.Millisecond):
+			w.bury()
+		case <-deadline:
+			return fmt.Errorf("it has not ended after %s; the group: %+v", patience, w.broker.GroupInfo(w.cfg.Ingest[0].GroupID()))
+		}
 	}
 }
