@@ -83,7 +83,7 @@ const startTriesMax = 10
 func startsTogether(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return pg.Code == "23505" || pg.Code == "42P07"
+		return pg.Code == "23505" || pg.Code == "42P07" || pg.Code == "42710"
 	}
 	return err != nil && strings.Contains(err.Error(), "database is locked")
 }

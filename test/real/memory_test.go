@@ -17,7 +17,7 @@ import (
 )
 
 // What a router may need besides memory_max: the program, its libraries, the metadata of a commit.
-const besidesBytes = 160 << 20
+const besidesBytes = 192 << 20
 
 // backlog fills a topic with n reference records of 1 KB.
 func backlog(t *testing.T, c *kgo.Client, topic string, partitions, n int) {
