@@ -280,6 +280,6 @@ func defaultPace() pace {
 		hopeless:  []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second, 5 * time.Second},
 		stall:     10 * time.Second,
 		stallMax:  5 * time.Minute,
-		unasked:   2 * time.Minute,
+		unasked:   40 * time.Second,
 	}
 }
