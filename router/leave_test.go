@@ -1,7 +1,12 @@
 package router
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,5 +124,51 @@ func TestPartitionNotListedYet(t *testing.T) {
 	_, err := in.checkRange(t.Context(), &ledger, map[string][]int32{"a": {0, 1}})
 	if err == nil || halts(err) {
 		t.Errorf("got %v, want a failure that passes by itself", err)
+	}
+}
+
+// A stop ends though the store takes no metadata, which nobody's context reaches.
+func TestStopDuringMetadataWrite(t *testing.T) {
+	var objects sync.Map
+	var refuse atomic.Bool
+	refused := make(chan struct{}, 1000)
+	store := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch there, ok := objects.Load(r.URL.Path); {
+		case r.Method == http.MethodPut && refuse.Load() && strings.Contains(r.URL.Path, "/metadata/"):
+			rw.WriteHeader(503)
+			refused <- struct{}{}
+		case r.Method == http.MethodPut:
+			objects.Store(r.URL.Path, body)
+		case r.Method == http.MethodDelete:
+			objects.Delete(r.URL.Path)
+			rw.WriteHeader(204)
+		case ok:
+			rw.Write(there.([]byte))
+		default:
+			rw.WriteHeader(404)
+		}
+	}))
+	t.Cleanup(store.Close)
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", nil, "a")
+	w.cfg.StopTimeout = time.Second
+	w.cfg.Catalog.Warehouse = "s3://lake/warehouse"
+	w.cfg.Catalog.Properties = map[string]string{"s3.endpoint": store.URL, "s3.region": "us-east-1", "s3.access-key-id": "id", "s3.secret-access-key": "secret"}
+	d := w.daemon()
+	w.produce("a", 1, 10)
+	select {
+	case <-d.commits:
+	case err := <-d.done:
+		t.Fatal(err)
+	}
+	refuse.Store(true)
+	w.produce("a", 1, 10)
+	<-refused
+	d.stop()
+	select {
+	case <-d.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("still there 30 s after a stop with a stop_timeout of 1 s")
 	}
 }

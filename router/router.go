@@ -94,6 +94,8 @@ func (r *Router) Run(ctx, hard context.Context) error {
 
 	stores := writers.NewStores(r.log)
 	defer stores.Close()
+	// Metadata is written through an interface that knows no context: only this ends such a write.
+	defer context.AfterFunc(work, func() { _ = stores.Close() })()
 	all, stopAll := context.WithCancel(ctx)
 	defer stopAll()
 	failures := make([]error, len(r.cfg.Ingest))
