@@ -16,11 +16,11 @@ type defect struct {
 	edits [][2]string // old text, which is there just once, and new
 }
 
-// defects are the mistakes that the auditor must see. What is not here was
-// tried and does no harm, because the ledger stands behind it: not waiting in a
-// revoke, starting from the group's offsets, taking an error for a success. An
-// instance that does not resync after a fence stands still until the next
-// rebalance; random scenes rarely leave it alone for so long.
+// defects are the mistakes that the auditor must see. Not planted, because by
+// reading the ledger makes them harmless: not waiting in a revoke, starting from
+// the group's offsets, taking an error for a success. An instance that does not
+// resync after a fence stands still until the next rebalance; random scenes
+// rarely leave it alone for so long.
 var defects = []defect{
 	{"no-ledger-check", "catalog/append.go", [][2]string{
 		{"\t\treturn l.admits(a)\n", "\t\tif defective(\"no-ledger-check\") {\n\t\t\treturn nil\n\t\t}\n\t\treturn l.admits(a)\n"},

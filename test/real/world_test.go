@@ -13,6 +13,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -110,7 +111,7 @@ func (w *world) choosePorts(names []string) error {
 		}
 	}()
 	for _, name := range names {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := listenApart()
 		if err != nil {
 			return err
 		}
@@ -122,12 +123,25 @@ func (w *world) choosePorts(names []string) error {
 
 // freePort returns a port nobody listens on now.
 func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := listenApart()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
+}
+
+// listenApart listens on a port below those that the system gives to clients:
+// between the look and the start of a server, or while a server is down, a
+// connection of another test would take one of them.
+func listenApart() (l net.Listener, err error) {
+	const first, last = 15000, 32000
+	for range 200 {
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", first+rand.IntN(last-first))); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
 }
 
 // environment is what the scripts see.
