@@ -60,7 +60,11 @@ func TestServersComeAndGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.ForceMetadataRefresh()
+	until(t, time.Minute, "the producer knowing the new partitions", func() bool {
+		c.ForceMetadataRefresh()
+		_, _, err := c.PartitionLeader(topic, after-1)
+		return err == nil
+	})
 	load.partitions.Store(after)
 	first.term()
 	if e := first.wait(40 * time.Second); e.code != 0 {
