@@ -157,14 +157,14 @@ func (w *stage) daemon() *daemon {
 // instances worked on it.
 func (w *stage) awaitRows(a, b *daemon, n int64) {
 	w.t.Helper()
-	deadline := time.After(40 * time.Second)
+	deadline := time.After(2 * time.Minute) // the fake broker may wait a whole rebalance timeout for a killed member
 	for w.passed() < n {
 		select {
 		case <-a.commits:
 		case <-b.commits:
 		case <-time.After(100 * time.Millisecond):
 		case <-deadline:
-			w.t.Fatalf("%d of %d records after 40 s", w.passed(), n)
+			w.t.Fatalf("%d of %d records after 2 min", w.passed(), n)
 		}
 	}
 }
