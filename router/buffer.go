@@ -184,7 +184,8 @@ type rowBatch struct {
 	offsets   []int64 // Kafka offset of each row
 	first     time.Time
 	last      time.Time
-	payload   int
+	payload   int // bytes of values
+	size      int // bytes of keys, values and headers
 }
 
 // group is a run of rowBatch.order with one address.

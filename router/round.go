@@ -65,7 +65,7 @@ func rounds(chunks []*chunk, bytesMax int64) (out [][]*chunk) {
 	for i, ch := range chunks {
 		n := int64(0)
 		for _, r := range ch.records {
-			n += int64(len(r.Value))
+			n += int64(sizeOf(r))
 		}
 		if i > from && size+n > bytesMax {
 			out, from, size = append(out, chunks[from:i]), i, 0
@@ -159,7 +159,7 @@ func (in *ingest) decodeChunk(w int, ch *chunk) {
 		}
 		refused, policy := in.refuse(r)
 		if refused == nil {
-			if b == nil || b.Rows >= writers.BatchRowsMax || b.payload >= writers.BatchBytesMax {
+			if b == nil || b.Rows >= writers.BatchRowsMax || b.size >= writers.BatchBytesMax {
 				if b != nil && !in.place(w, ch, b) {
 					return
 				}
@@ -186,6 +186,7 @@ func (in *ingest) decodeChunk(w int, ch *chunk) {
 func (b *rowBatch) add(r *kgo.Record) {
 	b.offsets = append(b.offsets, r.Offset)
 	b.payload += len(r.Value)
+	b.size += sizeOf(r)
 	if b.first.IsZero() || r.Timestamp.Before(b.first) {
 		b.first = r.Timestamp
 	}
@@ -194,13 +195,22 @@ func (b *rowBatch) add(r *kgo.Record) {
 	}
 }
 
+// sizeOf returns the bytes of a record that a row may hold.
+func sizeOf(r *kgo.Record) int {
+	n := len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
+}
+
 // refuse tells whether a record can't even be tried, and what to do with it.
 func (in *ingest) refuse(r *kgo.Record) (*writers.RecordError, string) {
-	switch size := int64(len(r.Key) + len(r.Value)); {
+	switch size := int64(sizeOf(r)); {
 	case r.Value == nil:
 		return &writers.RecordError{Reason: reasonNull, Detail: "the record has no value (a tombstone)"}, in.cfg.OnNull
 	case size > int64(in.cfg.RecordSizeMax):
-		detail := fmt.Sprintf("key and value are %d bytes, record_size_max is %d", size, int64(in.cfg.RecordSizeMax))
+		detail := fmt.Sprintf("key, value and headers are %d bytes, record_size_max is %d", size, int64(in.cfg.RecordSizeMax))
 		return &writers.RecordError{Reason: writers.ReasonSize, Detail: detail}, in.cfg.OnBadRecord
 	}
 	return nil, ""

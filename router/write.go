@@ -195,7 +195,7 @@ func (in *ingest) freshBatch() *rowBatch {
 func (in *ingest) spareBatch(b *rowBatch) {
 	b.Reset()
 	b.addresses, b.order, b.groups, b.offsets = b.addresses[:0], b.order[:0], b.groups[:0], b.offsets[:0]
-	b.first, b.last, b.payload = time.Time{}, time.Time{}, 0
+	b.first, b.last, b.payload, b.size = time.Time{}, time.Time{}, 0, 0
 	in.spare.mu.Lock()
 	defer in.spare.mu.Unlock()
 	if len(in.spare.batches) < sparesMax && b.Layout == in.open.plan.layout {

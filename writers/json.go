@@ -114,9 +114,11 @@ func NewJSON(l *Layout, o JSONOptions) (*JSON, error) {
 // the memory of b has grown. It panics when b has another layout.
 //
 // Top-level columns named _kafka_topic, _kafka_partition, _kafka_offset,
-// _kafka_timestamp and _kafka_key are filled from the record, never from its
-// value: a JSON field of such a name is an unknown field. A record without a
-// timestamp or a key has null there.
+// _kafka_timestamp, _kafka_key and _kafka_headers are filled from the record,
+// never from its value: a JSON field of such a name is an unknown field. A
+// record without a timestamp or a key has null there; an empty key is empty.
+// Headers keep their order and repeated keys, a value that is null stays null,
+// and a header whose key is no UTF-8 refuses the record.
 func (d *JSON) Decode(b *Batch, r *kgo.Record) error {
 	if b.Layout != d.layout {
 		panic(fmt.Sprintf("decode into a batch of another layout: schema %d, decoder has %d", b.Layout.Schema.ID, d.layout.Schema.ID))

@@ -1,11 +1,13 @@
 package writers
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/apache/iceberg-go"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -192,6 +194,98 @@ func TestJSONStamps(t *testing.T) {
 	}
 }
 
+// TestJSONStampsKey holds every key apart from every other: none, empty, text
+// and bytes that are no text.
+func TestJSONStampsKey(t *testing.T) {
+	p, y := iceberg.PrimitiveTypes, &typer{}
+	for _, typ := range []iceberg.Type{p.Binary, p.String} {
+		l, err := NewLayout(iceberg.NewSchema(0, y.field("_kafka_key", typ), y.field("a", p.Int32)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range [][]byte{nil, {}, []byte("k"), []byte("\x00"), []byte("\xff\x00\xfe")} {
+			got, refused := decodeJSON(t, l, JSONOptions{}, &kgo.Record{Key: key, Value: []byte("{}")})
+			switch {
+			case typ.Equals(p.String) && !utf8.Valid(key):
+				if refused == nil || refused.Reason != ReasonUTF8 {
+					t.Errorf("key %q in a string column: %v", key, refused)
+				}
+			case key == nil:
+				if v, ok := got["_kafka_key"]; !ok || v != nil {
+					t.Errorf("no key in a %s column is %#v", typ, v)
+				}
+			default:
+				var want any = octets(key)
+				if typ.Equals(p.String) {
+					want = string(key)
+				}
+				if v := got["_kafka_key"]; !reflect.DeepEqual(v, want) {
+					t.Errorf("key %q in a %s column is %#v", key, typ, v)
+				}
+			}
+		}
+	}
+}
+
+// TestJSONStampsHeaders checks that all headers are kept as they were: order,
+// keys that come twice, values that are empty, missing or no text.
+func TestJSONStampsHeaders(t *testing.T) {
+	p, y := iceberg.PrimitiveTypes, &typer{}
+	type header = kgo.RecordHeader
+	layout := func(column iceberg.NestedField) *Layout {
+		t.Helper()
+		l, err := NewLayout(iceberg.NewSchema(0, y.field("a", p.Int32), column, y.field("b", y.list(p.Int32, false))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	records := [][]header{
+		{{Key: "k", Value: []byte("1")}, {Key: "", Value: nil}, {Key: "k", Value: []byte{}}, {Key: "k", Value: []byte("\xff\x00")}, {Key: "ü", Value: []byte("2")}},
+		nil,
+		{{Key: "only"}},
+		{},
+		{{Key: "x", Value: []byte("3")}},
+	}
+	wants := [][]any{{}, {}, {}, {}, {}}
+	for i, r := range records {
+		for _, h := range r {
+			var value any
+			if h.Value != nil {
+				value = octets(h.Value)
+			}
+			wants[i] = append(wants[i], map[string]any{"key": h.Key, "value": value})
+		}
+	}
+	for _, l := range []*Layout{
+		layout(y.field("_kafka_headers", y.list(y.record(y.field("key", p.String), y.field("value", p.Binary)), false))),
+		layout(y.field("_kafka_headers!", y.list(y.record(y.field("value", p.Binary), y.field("key!", p.String)), true))),
+	} {
+		d, b := newJSON(t, l, JSONOptions{}), NewBatch(l)
+		for i, headers := range records {
+			if err := d.Decode(b, &kgo.Record{Headers: headers, Value: []byte(`{"a":1,"_kafka_headers":7,"b":[1,2]}`)}); err != nil {
+				t.Fatalf("record %d: %v", i, err)
+			}
+			bad := &kgo.Record{Headers: []header{{Key: "fine"}, {Key: "\xff"}}, Value: []byte(`{"a":1,"b":[3]}`)}
+			var refused *RecordError
+			if err := d.Decode(b, bad); !errors.As(err, &refused) || refused.Reason != ReasonUTF8 || refused.Field != "_kafka_headers.element.key" {
+				t.Fatalf("a header whose key is no UTF-8: %v", err)
+			}
+		}
+		for i, row := range assemble(t, b) {
+			if want := map[string]any{"a": int64(1), "_kafka_headers": wants[i], "b": []any{int64(1), int64(2)}}; !reflect.DeepEqual(row, want) {
+				t.Errorf("record %d: %v, expected %v", i, row, want)
+			}
+		}
+	}
+
+	strict := layout(y.field("_kafka_headers", y.list(y.record(y.field("key", p.String), y.field("value!", p.Binary)), false)))
+	_, refused := decodeJSON(t, strict, JSONOptions{}, &kgo.Record{Headers: records[0], Value: []byte("{}")})
+	if refused == nil || refused.Reason != ReasonRequired || refused.Field != "_kafka_headers.element.value" {
+		t.Errorf("no value where one is required: %v", refused)
+	}
+}
+
 // TestNewJSONRefuses checks that what can't work is said at the start.
 func TestNewJSONRefuses(t *testing.T) {
 	p, y := iceberg.PrimitiveTypes, &typer{}
@@ -210,6 +304,11 @@ func TestNewJSONRefuses(t *testing.T) {
 	f(JSONOptions{Dates: "weeks"}, `"weeks"`, y.field("a", p.Int32))
 	f(JSONOptions{}, `"_kafka_offset": filled from the record, so its type must be long, not int`, y.field("_kafka_offset", p.Int32))
 	f(JSONOptions{}, "string or binary", y.field("_kafka_key", p.Int64))
+	for _, typ := range []iceberg.Type{p.String, y.mapping(p.String, p.Binary, false), y.list(p.String, false), y.list(y.record(y.field("key", p.String)), false),
+		y.list(y.record(y.field("key", p.String), y.field("value", p.String)), false), y.list(y.record(y.field("key", p.String), y.field("value", iceberg.FixedTypeOf(3))), false),
+		y.list(y.record(y.field("key", p.String), y.field("value", p.Binary), y.field("more", p.Binary)), false)} {
+		f(JSONOptions{}, `"_kafka_headers": filled from the record, so its type must be list<struct<key: string, value: binary>>, not `, y.field("_kafka_headers", typ))
+	}
 	f(JSONOptions{}, `"m"`, y.field("m", y.mapping(y.record(y.field("a", p.Int32)), p.Int32, false)))
 }
 

@@ -15,6 +15,8 @@ type stamp struct {
 	field *field
 	kind  stampKind
 	utf8  bool // the column holds strings
+
+	key, value *field // of headers: where the two parts of each go
 }
 
 type stampKind uint8
@@ -25,6 +27,7 @@ const (
 	stampOffset
 	stampTimestamp
 	stampKey
+	stampHeaders
 )
 
 // newStamp returns how a top-level column is filled from the record, or nil
@@ -43,6 +46,12 @@ func newStamp(f *field, n *Node) (*stamp, error) {
 		s.kind, types = stampTimestamp, []iceberg.Type{iceberg.PrimitiveTypes.TimestampTz, iceberg.PrimitiveTypes.Timestamp}
 	case "_kafka_key":
 		s.kind, types = stampKey, []iceberg.Type{iceberg.PrimitiveTypes.String, iceberg.PrimitiveTypes.Binary}
+	case "_kafka_headers":
+		s.kind = stampHeaders
+		if !s.headers() {
+			return nil, fmt.Errorf("column %q: filled from the record, so its type must be %s, not %s", n.Name, headersType, n.Type)
+		}
+		return s, nil
 	default:
 		return nil, nil
 	}
@@ -54,6 +63,27 @@ func newStamp(f *field, n *Node) (*stamp, error) {
 		}
 	}
 	return nil, fmt.Errorf("column %q: filled from the record, so its type must be %s, not %s", n.Name, strings.Join(names, " or "), n.Type)
+}
+
+// headersType is the type of a column that holds a record's headers.
+const headersType = "list<struct<key: string, value: binary>>"
+
+// headers finds the two parts of a header in the column, in either order, and
+// reports whether its type is headersType but for what is required.
+func (s *stamp) headers() bool {
+	list := s.field
+	if list.op != opList || list.children[0].op != opStruct || len(list.children[0].children) != 2 {
+		return false
+	}
+	for _, part := range list.children[0].children {
+		switch {
+		case part.own == "key" && part.op == opString:
+			s.key = part
+		case part.own == "value" && part.op == opBase64 && part.width == 0:
+			s.value = part
+		}
+	}
+	return s.key != nil && s.value != nil
 }
 
 // stampAll fills the columns that come from the record itself.
@@ -87,7 +117,44 @@ func (d *JSON) stampAll(r *kgo.Record) bool {
 			c := &d.cols[f.leaf]
 			c.Arena = append(c.Arena, r.Key...)
 			d.seal(f, c, 0)
+		case stampHeaders:
+			if !d.stampHeaders(s, r.Headers) {
+				return false
+			}
 		}
+	}
+	return true
+}
+
+// stampHeaders fills a column with the record's headers, all of them, in their
+// order. Kafka doesn't tell a record without headers from one with none of
+// them: it is the empty list.
+func (d *JSON) stampHeaders(s *stamp, headers []kgo.RecordHeader) bool {
+	if len(headers) == 0 {
+		d.mark(s.field, s.field.def, 0)
+		return true
+	}
+	rep := uint8(0)
+	for i, h := range headers {
+		if !utf8.ValidString(h.Key) {
+			d.fail(s.key, ReasonUTF8, fmt.Sprintf("the key %s of header %d is no UTF-8", quote([]byte(h.Key)), i))
+			return false
+		}
+		c := &d.cols[s.key.leaf]
+		c.Arena = append(c.Arena, h.Key...)
+		d.seal(s.key, c, rep)
+		switch {
+		case h.Value != nil:
+			c = &d.cols[s.value.leaf]
+			c.Arena = append(c.Arena, h.Value...)
+			d.seal(s.value, c, rep)
+		case s.value.required:
+			d.fail(s.value, ReasonRequired, fmt.Sprintf("header %d, %s, has no value, and the field is required", i, quote([]byte(h.Key))))
+			return false
+		default:
+			d.mark(s.value, s.value.def-1, rep)
+		}
+		rep = s.field.rep
 	}
 	return true
 }
