@@ -14,8 +14,9 @@ const expiredMax = 100
 
 // expire chooses the snapshots that leave the table with this commit: of the
 // new head's history, those behind the newest ExpireKeep which this program
-// made. Never one that a branch or tag names, and none that lies outside of
-// main's history (somebody rolled back, and may want it again).
+// made. Never one that a branch or tag names, none that lies outside of main's
+// history (somebody rolled back, and may want it again), and none from the oldest
+// on that a publish holds (see hold.go): the commit asserts that no other hold came.
 func (t *Table) expire(st *staged, meta table.Metadata) {
 	keep := t.options.ExpireKeep
 	if keep <= 0 || !t.mayExpire(meta) {
@@ -25,13 +26,21 @@ func (t *Table) expire(st *staged, meta table.Metadata) {
 	for _, ref := range meta.Refs() {
 		named[ref.SnapshotID] = true
 	}
+	held := map[int64]bool{}
+	for _, id := range holds(meta) {
+		held[id] = true
+	}
 	place := 1 // the new head
 	for s := range ancestors(meta, meta.CurrentSnapshot()) {
 		place++
+		if held[s.SnapshotID] {
+			st.expired = st.expired[:0] // what follows it is still to be read
+		}
 		if place > keep && !named[s.SnapshotID] && isOurSnapshot(s) {
 			st.expired = append(st.expired, *s)
 		}
 	}
+	st.horizon = horizon(meta)
 	if extra := len(st.expired) - expiredMax; extra > 0 {
 		st.expired = st.expired[extra:] // the oldest go first
 	}
@@ -144,8 +153,10 @@ func (t *Table) collectManifests(st *staged, after table.Metadata) {
 		oldest = s
 	}
 	line := t.mayExpire(after) && len(inLine) == len(after.Snapshots()) && oldest.ParentSnapshotID != nil
+	held := holds(after) // they name snapshots of the line
 	for name := range after.Refs() {
-		line = line && name == table.MainBranch
+		_, hold := held[name]
+		line = line && (name == table.MainBranch || hold)
 	}
 	keep := t.waste.replaced[:0]
 	for _, r := range t.waste.replaced {

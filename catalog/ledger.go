@@ -222,13 +222,20 @@ func (t *Table) seqOf(s *table.Snapshot) (int64, bool) {
 	return seq, err == nil
 }
 
-// ancestors yields head and its parents as far as the table still has them.
+// loopSuspect is the length of history from which on a loop of parents is thought of.
+const loopSuspect = 64
+
+// ancestors yields head and its parents as far as the table still has them, and
+// ends should they form a loop.
 func ancestors(meta table.Metadata, head *table.Snapshot) func(func(*table.Snapshot) bool) {
 	return func(yield func(*table.Snapshot) bool) {
-		seen := 0
+		seen, most := 0, -1
 		for s := head; s != nil; {
 			seen++
-			if seen > len(meta.Snapshots())+1 || !yield(s) || s.ParentSnapshotID == nil {
+			if seen == loopSuspect {
+				most = len(meta.Snapshots()) + 1 // costs a copy of them all
+			}
+			if most >= 0 && seen > most || !yield(s) || s.ParentSnapshotID == nil {
 				return
 			}
 			s = meta.SnapshotByID(*s.ParentSnapshotID)

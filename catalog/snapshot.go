@@ -30,6 +30,7 @@ type staged struct {
 	added     map[string]*carried    // bodies of the small manifests that this snapshot brings
 	merge     *merged                // the prepared merge that it takes in
 	expired   []table.Snapshot       // the snapshots that it takes out
+	horizon   *int64                 // the oldest held snapshot, as seen when they were chosen
 	tally     tally
 }
 
@@ -106,6 +107,7 @@ func (st *staged) assemble(meta table.Metadata, properties iceberg.Properties) {
 			ids[i] = x.SnapshotID
 		}
 		st.updates = append(st.updates, table.NewRemoveSnapshotsUpdate(ids, false))
+		st.requires = append(st.requires, table.AssertRefSnapshotID(horizonTag, st.horizon))
 	}
 }
 

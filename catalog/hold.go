@@ -1,0 +1,196 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/iceberg-go/table"
+)
+
+// A hold is a tag that names the snapshot a publish has reached. By Iceberg's
+// rules no engine's expiry removes a snapshot with a name. Ours moreover keeps
+// all that follow it in the head's history, which is what the publish reads next.
+//
+// Beside the tags of the publishes there is one, horizonTag, that names the
+// oldest of them. An expiry commits only if the horizon still is where it saw it,
+// so that none that began before a hold removes what is held.
+const (
+	holdPrefix = "router_publish_"
+	horizonTag = "router_publish"
+)
+
+const (
+	holdTries = 8
+	// holdTimeout bounds a hold with all its tries: it must not keep a publish waiting.
+	holdTimeout = 30 * time.Second
+)
+
+// HoldError says that a hold was not set or released. Nothing else is affected:
+// who follows the table may go on, but an expiry may overtake it.
+type HoldError struct {
+	Table, Publish string
+	Snapshot       int64 // 0: it was to be released
+	Err            error
+}
+
+func (e *HoldError) Error() string {
+	what := fmt.Sprintf("hold snapshot %d of table %s", e.Snapshot, e.Table)
+	if e.Snapshot == 0 {
+		what = fmt.Sprintf("release the hold on table %s", e.Table)
+	}
+	return fmt.Sprintf("%s for publish %s: %v", what, e.Publish, e.Err)
+}
+
+func (e *HoldError) Unwrap() error { return e.Err }
+
+// Hold names the snapshot that the publish has reached by a tag,
+// "router_publish_NAME", in place of the one that it held before. While the hold
+// is there no ingest of this program expires that snapshot, nor any that follows it
+// in the head's history. It is idempotent, and without a commit when the tag is
+// there already. It takes its turn with other writers; an append that meets it
+// is tried again.
+//
+// Every error is a *HoldError: a snapshot that the table doesn't have any more
+// wraps ErrSnapshotGone; read-only credentials are not tried twice.
+func (t *Table) Hold(ctx context.Context, publish string, snapshot int64) error {
+	if publish == "" || snapshot == 0 {
+		panic(fmt.Sprintf("hold of publish %q at snapshot %d", publish, snapshot))
+	}
+	return t.changeHold(ctx, publish, snapshot)
+}
+
+// Release removes the publish's hold. It is idempotent. Errors are as for Hold.
+func (t *Table) Release(ctx context.Context, publish string) error {
+	return t.changeHold(ctx, publish, 0)
+}
+
+// changeHold loads the table and commits until the hold is as it should be.
+func (t *Table) changeHold(ctx context.Context, publish string, snapshot int64) error {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
+	defer cancel()
+	co := &course{}
+	for try := 1; ; try++ {
+		done, err := t.tryHold(ctx, holdPrefix+publish, snapshot)
+		if done {
+			return nil
+		}
+		var final *unfitError
+		if !errors.As(err, &final) && try < holdTries {
+			co.last = err
+			if err = co.sleep(ctx, backoff(try, errors.Is(err, table.ErrCommitFailed), 0)); err == nil {
+				continue
+			}
+		}
+		return &HoldError{t.name, publish, snapshot, t.catalog.scrub.error(err)}
+	}
+}
+
+// tryHold is one try. done: the table shows the hold as it should be.
+func (t *Table) tryHold(ctx context.Context, tag string, snapshot int64) (done bool, err error) {
+	s, err := t.reload(ctx)
+	if err != nil {
+		if errors.Is(err, ErrReplaced) {
+			err = &unfitError{err}
+		}
+		return false, err
+	}
+	if snapshot != 0 && s.meta.SnapshotByID(snapshot) == nil {
+		return false, &unfitError{ErrSnapshotGone}
+	}
+	requires, updates := holdChange(s.meta, tag, snapshot)
+	if len(updates) == 0 {
+		return true, nil
+	}
+	call, stop := context.WithTimeout(ctx, callTimeout)
+	defer stop()
+	call, h := withHint(call)
+	_, _, err = t.catalog.io.CommitTable(call, slices.Clone(t.ident), requires, updates)
+	if err == nil {
+		return true, nil
+	}
+	err = h.explain(err)
+	switch h.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		err = &unfitError{err}
+	}
+	return false, err
+}
+
+// holdChange makes the commit that lets tag name snapshot, or nothing (0): no
+// updates when it is so already.
+func holdChange(meta table.Metadata, tag string, snapshot int64) (requires []table.Requirement, updates []table.Update) {
+	held := holds(meta)
+	set := func(name string, from, to *int64) {
+		requires = append(requires, table.AssertRefSnapshotID(name, from))
+		switch {
+		case to != nil && (from == nil || *from != *to):
+			updates = append(updates, table.NewSetSnapshotRefUpdate(name, *to, table.TagRef, 0, 0, 0))
+		case to == nil && from != nil:
+			updates = append(updates, table.NewRemoveSnapshotRefUpdate(name))
+		}
+	}
+	at := func(name string) *int64 {
+		if id, ok := held[name]; ok {
+			return &id
+		}
+		return nil
+	}
+	requires = append(requires, table.AssertTableUUID(meta.TableUUID()))
+	before := at(tag)
+	if snapshot != 0 {
+		set(tag, before, &snapshot)
+		held[tag] = snapshot
+	} else {
+		set(tag, before, nil)
+		delete(held, tag)
+	}
+	set(horizonTag, at(horizonTag), oldestHeld(meta, held))
+	return requires, updates
+}
+
+// holds returns the tags of all holds, and the horizon's, with their snapshots.
+func holds(meta table.Metadata) map[string]int64 {
+	out := map[string]int64{}
+	for name, ref := range meta.Refs() {
+		if ref.SnapshotRefType == table.TagRef && (name == horizonTag || strings.HasPrefix(name, holdPrefix)) {
+			out[name] = ref.SnapshotID
+		}
+	}
+	return out
+}
+
+// oldestHeld returns the snapshot of the oldest hold: by sequence number, then
+// by time; nil when there is none.
+func oldestHeld(meta table.Metadata, held map[string]int64) (id *int64) {
+	var oldest *table.Snapshot
+	for name, snapshot := range held {
+		if name == horizonTag {
+			continue
+		}
+		s := meta.SnapshotByID(snapshot)
+		if s == nil {
+			continue
+		}
+		if oldest == nil || s.SequenceNumber < oldest.SequenceNumber ||
+			s.SequenceNumber == oldest.SequenceNumber && (s.TimestampMs < oldest.TimestampMs || s.TimestampMs == oldest.TimestampMs && s.SnapshotID < oldest.SnapshotID) {
+			oldest = s
+		}
+	}
+	if oldest == nil {
+		return nil
+	}
+	return &oldest.SnapshotID
+}
+
+// horizon returns where the horizon is, nil when nothing is held.
+func horizon(meta table.Metadata) *int64 {
+	if id, ok := holds(meta)[horizonTag]; ok {
+		return &id
+	}
+	return nil
+}

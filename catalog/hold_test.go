@@ -1,0 +1,280 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// TestHold: while a publish holds a snapshot, neither it nor any that follows
+// is expired, by whichever ingest; moved, the hold lets go of what is behind it.
+func TestHold(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	tbl, other := w.table(c, TableOptions{ExpireKeep: 3}), w.table(w.open(), TableOptions{Ingest: "other", ExpireKeep: 3})
+	reader, v := w.follow(c)
+	at, _ := v.Head()
+	if err := reader.Hold(t.Context(), "mirror", at.ID); err != nil {
+		t.Fatal(err)
+	}
+	line := []Snapshot{at}
+	for i := range int64(12) {
+		ingest := tbl
+		if i%3 == 2 {
+			ingest = other
+		}
+		mustAppend(t, ingest, next(t, ingest, offsetOf(t, ingest), 10, 2))
+		v = mustFollow(t, reader)
+		after, err := v.After(at)
+		if err != nil || len(after) != int(i)+1 {
+			t.Fatalf("after %d appends: %d snapshots, %v", i+1, len(after), err)
+		}
+		line = append([]Snapshot{at}, after...)
+	}
+	for _, s := range line[1:] {
+		if list, err := v.Added(t.Context(), s.ID); err != nil || len(list) != 2 {
+			t.Errorf("snapshot %d: %d files, %v", s.ID, len(list), err)
+		}
+	}
+	// A second, further one changes nothing; the first moves on.
+	if err := reader.Hold(t.Context(), "second", line[8].ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Hold(t.Context(), "mirror", line[5].ID); err != nil {
+		t.Fatal(err)
+	}
+	kept := func(want int) {
+		t.Helper()
+		mustAppend(t, tbl, next(t, tbl, offsetOf(t, tbl), 10, 2))
+		v = mustFollow(t, reader)
+		if line, err := v.line(); err != nil || len(line) != want {
+			t.Errorf("%d snapshots are kept, want %d; %v", len(line), want, err)
+		}
+	}
+	kept(13 - 5 + 1)
+	if _, err := v.After(line[5]); err != nil {
+		t.Errorf("from the held snapshot: %v", err)
+	}
+	if err := reader.Release(t.Context(), "mirror"); err != nil {
+		t.Fatal(err)
+	}
+	kept(13 - 8 + 2)
+	if err := reader.Release(t.Context(), "second"); err != nil {
+		t.Fatal(err)
+	}
+	kept(3)
+	for name := range metaOf(t, c, "shop.orders").Refs() {
+		if name != "main" {
+			t.Errorf("tag %s is left", name)
+		}
+	}
+	var held *HoldError
+	if err := reader.Hold(t.Context(), "mirror", line[2].ID); !errors.As(err, &held) || !errors.Is(err, ErrSnapshotGone) || held.Publish != "mirror" {
+		t.Errorf("hold of an expired snapshot: %v", err)
+	}
+}
+
+func offsetOf(tb testing.TB, t *Table) int64 {
+	tb.Helper()
+	l, err := t.Ledger(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l.Topics["orders"].Next[0]
+}
+
+// TestHoldCostsNothing: a hold that is there already is no commit.
+func TestHoldCostsNothing(t *testing.T) {
+	w := newWorld(t)
+	server, uri := w.serve()
+	c := w.openREST(uri)
+	tbl := w.table(c, TableOptions{})
+	mustAppend(t, tbl, next(t, tbl, 0, 10, 2))
+	commits := 0
+	server.setCommit(func(http.ResponseWriter, *http.Request, func() (int, []byte)) bool { commits++; return false })
+	reader, v := w.follow(c)
+	head, _ := v.Head()
+	for range 3 {
+		if err := reader.Hold(t.Context(), "mirror", head.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if commits != 1 {
+		t.Errorf("%d commits, want 1", commits)
+	}
+	for range 3 {
+		if err := reader.Release(t.Context(), "mirror"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if commits != 2 {
+		t.Errorf("%d commits, want 2", commits)
+	}
+}
+
+// TestHoldMeetsExpiry lets a hold come between the moment an ingest chose what
+// to expire and its commit: the ingest must see it, and append all the same.
+func TestHoldMeetsExpiry(t *testing.T) {
+	for _, rest := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rest=%t", rest), func(t *testing.T) {
+			w := newWorld(t)
+			c := w.open()
+			back := (&world{t: t, dir: w.dir, disk: newDisk()}).open() // its disk is not held up by the fault
+			if rest {
+				_, uri := w.serve()
+				c = w.openREST(uri)
+			}
+			var outcomes []string
+			tbl := w.table(c, TableOptions{ExpireKeep: 3, OnAttempt: func(a CommitAttempt) { outcomes = append(outcomes, a.Outcome) }})
+			for i := range int64(3) {
+				mustAppend(t, tbl, next(t, tbl, i*10, 10, 2))
+			}
+			reader, v := w.follow(back)
+			line, err := v.line()
+			if err != nil || len(line) != 3 {
+				t.Fatalf("%d snapshots, %v", len(line), err)
+			}
+			outcomes = nil
+			a := next(t, tbl, 30, 10, 2)
+			held := false
+			w.disk.setFault(func(operation, name string) error {
+				// The manifest list is written after the choice.
+				if operation == "write" && isOurList(name) && !held {
+					held = true
+					return reader.Hold(t.Context(), "mirror", line[0].ID)
+				}
+				return nil
+			})
+			mustAppend(t, tbl, a)
+			w.disk.setFault(nil)
+			v = mustFollow(t, reader)
+			after, err := v.After(line[0])
+			if _, there := v.Snapshot(line[0].ID); err != nil || len(after) != 3 || !there || !held {
+				t.Errorf("after the held snapshot: %v, %v; it is there: %t", ids(after), err, there)
+			}
+			if !slices.Equal(outcomes, []string{"refused", "landed"}) {
+				t.Errorf("outcomes %v", outcomes)
+			}
+		})
+	}
+}
+
+// TestHoldBesideAppends lets two publishes hold, move and release while three
+// ingests append: every append lands once, and no publish ever finds a gap.
+func TestHoldBesideAppends(t *testing.T) {
+	w := newWorld(t)
+	w.table(w.open(), TableOptions{})
+	const appends = 10
+	var ingests, publishes errgroup.Group
+	for i := range 3 {
+		tbl := w.table(w.open(), TableOptions{Ingest: fmt.Sprintf("own%d", i), ExpireKeep: 2})
+		ingests.Go(func() error {
+			for n := range int64(appends) {
+				if _, err := tbl.Append(t.Context(), next(t, tbl, n*10, 10, 2)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for i := range 2 {
+		c := w.open()
+		publishes.Go(func() error {
+			reader, err := c.Look(t.Context(), "shop.orders", TableOptions{})
+			if err != nil {
+				return err
+			}
+			name := fmt.Sprintf("p%d", i)
+			v, err := reader.Follow(t.Context())
+			if err != nil {
+				return err
+			}
+			at, _ := v.Head()
+			if err := reader.Hold(t.Context(), name, at.ID); errors.Is(err, ErrSnapshotGone) {
+				return nil // too late: nothing was promised
+			} else if err != nil {
+				return err
+			}
+			for {
+				if v, err = reader.Follow(t.Context()); err != nil {
+					return err
+				}
+				line, err := v.After(at)
+				if err != nil {
+					return fmt.Errorf("publish %s: %w", name, err)
+				}
+				if len(line) == 0 {
+					if at.Sequence >= appends*3+1 {
+						break
+					}
+					continue
+				}
+				at = line[0] // one by one: it falls behind
+				if list, err := v.Added(t.Context(), at.ID); err != nil || len(list) != 2 {
+					return fmt.Errorf("publish %s: snapshot %d: %d files, %w", name, at.ID, len(list), err)
+				}
+				if err := reader.Hold(t.Context(), name, at.ID); err != nil {
+					return err
+				}
+			}
+			return reader.Release(t.Context(), name)
+		})
+	}
+	if err := errors.Join(ingests.Wait(), publishes.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, w.open(), "shop.orders"); len(got) != appends*3*2 {
+		t.Errorf("%d files in the table, want %d", len(got), appends*3*2)
+	}
+}
+
+// TestHoldRefused: credentials that may only read. One try, and a typed error.
+func TestHoldRefused(t *testing.T) {
+	w := newWorld(t)
+	server, uri := w.serve()
+	c := w.openREST(uri)
+	tbl := w.table(c, TableOptions{})
+	mustAppend(t, tbl, next(t, tbl, 0, 10, 2))
+	commits := 0
+	server.setCommit(func(rw http.ResponseWriter, _ *http.Request, _ func() (int, []byte)) bool {
+		commits++
+		server.fail(rw, 403, "ForbiddenException", "you may only read")
+		return true
+	})
+	reader, v := w.follow(c)
+	head, _ := v.Head()
+	err := reader.Hold(t.Context(), "mirror", head.ID)
+	var held *HoldError
+	if !errors.As(err, &held) || held.Snapshot != head.ID || commits != 1 || !strings.Contains(err.Error(), "403") {
+		t.Errorf("%d commits, %v", commits, err)
+	}
+}
+
+// TestHoldAnswerLost: the commit is applied, the answer isn't heard.
+func TestHoldAnswerLost(t *testing.T) {
+	w := newWorld(t)
+	server, uri := w.serve()
+	c := w.openREST(uri)
+	tbl := w.table(c, TableOptions{})
+	mustAppend(t, tbl, next(t, tbl, 0, 10, 2))
+	commits := 0
+	server.setCommit(func(rw http.ResponseWriter, _ *http.Request, apply func() (int, []byte)) bool {
+		commits++
+		apply()
+		reset(rw)
+		return true
+	})
+	reader, v := w.follow(c)
+	head, _ := v.Head()
+	if err := reader.Hold(t.Context(), "mirror", head.ID); err != nil || commits != 1 {
+		t.Errorf("%d commits, %v", commits, err)
+	}
+	if held := holds(metaOf(t, w.open(), "shop.orders")); held[holdPrefix+"mirror"] != head.ID || held[horizonTag] != head.ID {
+		t.Errorf("holds %v", held)
+	}
+}
