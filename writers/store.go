@@ -41,6 +41,8 @@ type objects interface {
 	create(ctx context.Context, key string, body []byte, contentType string, alive func()) error
 	// read returns the whole object and calls alive whenever some of it arrived.
 	read(ctx context.Context, key string, alive func()) ([]byte, error)
+	// readPart reads all of to from a place of the object on.
+	readPart(ctx context.Context, key string, at int64, to []byte, alive func()) error
 	// remove deletes an object. One that is not there may be no error.
 	remove(ctx context.Context, key string) error
 	close() error

@@ -165,6 +165,16 @@ func (a *azureObjects) read(ctx context.Context, key string, alive func()) ([]by
 	return readAll(out.Body, size, alive)
 }
 
+func (a *azureObjects) readPart(ctx context.Context, key string, at int64, to []byte, alive func()) error {
+	out, err := a.container.NewBlobClient(key).DownloadStream(ctx, &azblob.DownloadStreamOptions{Range: azblob.HTTPRange{Offset: at, Count: int64(len(to))}})
+	if err != nil {
+		return azureError(err)
+	}
+	defer out.Body.Close()
+	alive()
+	return readPart(out.Body, to, alive)
+}
+
 func (a *azureObjects) remove(ctx context.Context, key string) error {
 	_, err := a.container.NewBlobClient(key).Delete(ctx, nil)
 	return azureError(err)

@@ -126,6 +126,15 @@ func (folders) read(_ context.Context, key string, _ func()) ([]byte, error) {
 	return os.ReadFile(key)
 }
 
+func (folders) readPart(_ context.Context, key string, at int64, to []byte, _ func()) error {
+	f, err := os.Open(key)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return readFull(f, to, at)
+}
+
 func (folders) remove(_ context.Context, key string) error {
 	info, err := os.Lstat(key)
 	if err != nil {

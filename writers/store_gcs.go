@@ -139,6 +139,16 @@ func (g *gcsObjects) read(ctx context.Context, key string, alive func()) ([]byte
 	return readAll(r, r.Attrs.Size, alive)
 }
 
+func (g *gcsObjects) readPart(ctx context.Context, key string, at int64, to []byte, alive func()) error {
+	r, err := g.handle.Object(key).NewRangeReader(ctx, at, int64(len(to)))
+	if err != nil {
+		return gcsError(err)
+	}
+	defer r.Close()
+	alive()
+	return readPart(r, to, alive)
+}
+
 func (g *gcsObjects) remove(ctx context.Context, key string) error {
 	return gcsError(g.handle.Object(key).Delete(ctx))
 }

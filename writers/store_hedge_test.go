@@ -43,8 +43,11 @@ func (u uploader) create(ctx context.Context, _ string, body []byte, _ string, _
 	return u(ctx, len(body))
 }
 func (u uploader) read(context.Context, string, func()) ([]byte, error) { panic("read") }
-func (u uploader) remove(context.Context, string) error                 { panic("remove") }
-func (u uploader) close() error                                         { return nil }
+func (u uploader) readPart(context.Context, string, int64, []byte, func()) error {
+	panic("read part")
+}
+func (u uploader) remove(context.Context, string) error { panic("remove") }
+func (u uploader) close() error                         { return nil }
 
 // putMany uploads bodies at once and returns how long all of them took.
 func putMany(t *testing.T, st *Store, count int, body []byte) time.Duration {

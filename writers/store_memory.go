@@ -35,6 +35,15 @@ func (m memory) read(ctx context.Context, key string, _ func()) ([]byte, error) 
 	return body, memoryError(err)
 }
 
+func (m memory) readPart(ctx context.Context, key string, at int64, to []byte, alive func()) error {
+	r, err := m.bucket.NewRangeReader(ctx, key, at, int64(len(to)), nil)
+	if err != nil {
+		return memoryError(err)
+	}
+	defer r.Close()
+	return readPart(r, to, alive)
+}
+
 func (m memory) remove(ctx context.Context, key string) error {
 	return memoryError(m.bucket.Delete(ctx, key))
 }

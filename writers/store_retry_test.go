@@ -32,6 +32,9 @@ func (s *scripted) create(ctx context.Context, _ string, _ []byte, _ string, ali
 func (s *scripted) read(ctx context.Context, _ string, alive func()) ([]byte, error) {
 	return nil, s.create(ctx, "", nil, "", alive)
 }
+func (s *scripted) readPart(ctx context.Context, _ string, _ int64, _ []byte, alive func()) error {
+	return s.create(ctx, "", nil, "", alive)
+}
 func (s *scripted) remove(ctx context.Context, _ string) error {
 	return s.create(ctx, "", nil, "", nil)
 }

@@ -241,6 +241,19 @@ func (s *s3Objects) read(ctx context.Context, key string, alive func()) ([]byte,
 	return readAll(out.Body, size, alive)
 }
 
+func (s *s3Objects) readPart(ctx context.Context, key string, at int64, to []byte, alive func()) error {
+	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.name, Key: &key, Range: aws.String(fmt.Sprintf("bytes=%d-%d", at, at+int64(len(to))-1))})
+	if err != nil {
+		if absent(err) {
+			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		}
+		return err
+	}
+	defer out.Body.Close()
+	alive()
+	return readPart(out.Body, to, alive)
+}
+
 func (s *s3Objects) remove(ctx context.Context, key string) error {
 	_, err := s.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &s.name, Key: &key})
 	if err != nil && absent(err) {
