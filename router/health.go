@@ -94,12 +94,15 @@ func (p zapPrinter) Println(v ...any) {
 }
 
 // An ingest that has something to commit gets three triggers, and readyGrace for
-// the commit itself; one that does not even say what is wrong is taken for hung after
-// hungAfter and three triggers.
+// the commit itself. Where uploads or commits are known to fail it gets two, since the
+// first of the three has passed before anything could fail, and readyGrace at least.
+// One that does not even say what is wrong is taken for hung after hungAfter and three
+// triggers.
 const (
-	readyTriggers = 3
-	readyGrace    = 2 * time.Second
-	hungAfter     = 5 * time.Minute
+	readyTriggers   = 3
+	failingTriggers = 2
+	readyGrace      = 2 * time.Second
+	hungAfter       = 5 * time.Minute
 )
 
 // complaints returns what is wrong with each ingest that does not get on.
@@ -135,11 +138,10 @@ func (s IngestStatus) complaint(now time.Time) string {
 	case StateStarting, StateDraining:
 		return why(s.State)
 	}
-	limit := readyTriggers*s.Trigger + readyGrace
-	if !s.FailingSince.IsZero() && now.Sub(s.FailingSince) > limit {
+	if !s.FailingSince.IsZero() && now.Sub(s.FailingSince) > max(failingTriggers*s.Trigger, readyGrace) {
 		return why("uploads or commits do not succeed " + since(s.FailingSince))
 	}
-	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > limit {
+	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > readyTriggers*s.Trigger+readyGrace {
 		return why(fmt.Sprintf("no commit %s, lag %d records, %d rows buffered", since(t), s.LagRecords, s.BufferedRows))
 	}
 	return ""
