@@ -212,7 +212,7 @@ func TestAnswersToACommit(t *testing.T) {
 			p.late.Wait()
 			produce(t, c, topic, partitions, sequence(n, n+10)...)
 			mustOnce(t, path)
-			audit(t, l, namespace+".records", n+10, ends(t, c, topic))
+			audit(t, l, namespace+".records", topic, n+10)
 			nothingMissing(t, l, namespace+".records", lab.bucketFolder())
 		})
 	}

@@ -120,7 +120,7 @@ func TestOnceWithNothingToDo(t *testing.T) {
 	if e.took > 20*time.Second {
 		t.Errorf("a --once with nothing to read took %s", e.took)
 	}
-	audit(t, l, table, 30, ends(t, c, topic))
+	audit(t, l, table, topic, 30)
 }
 
 // started makes a topic and a table with 20 records in them, and the config.

@@ -97,5 +97,5 @@ func TestRollback(t *testing.T) {
 	in := auditIngest("lost", table, topic)
 	in.extra = []string{`on_rollback = "reread"`}
 	mustOnce(t, config{lake: l, ingests: []ingest{in}}.write(t))
-	audit(t, l, table, 60, ends(t, c, topic))
+	audit(t, l, table, topic, 60)
 }

@@ -23,6 +23,8 @@ type lake struct {
 	name   string
 	config string   // lines of [catalog]
 	reader []string // arguments for read_table.py
+	rest   string   // Apache's: the server's address, past any proxy
+	bucket string   // Apache's: the folder of the objects
 }
 
 // The readers, in the order in which failures are told.
@@ -46,15 +48,21 @@ func (w *world) s3Arguments() []string {
 func apache(t *testing.T, address ...string) lake {
 	t.Helper()
 	need(t, "s3", "rest-catalog")
-	uri := "http://" + lab.address("REST_CATALOG_PORT")
+	return lab.apache(address...)
+}
+
+func (w *world) apache(address ...string) lake {
+	uri := "http://" + w.address("REST_CATALOG_PORT")
 	seen := uri
 	if len(address) > 0 {
 		seen = "http://" + address[0]
 	}
 	return lake{
 		name:   "apache",
-		config: fmt.Sprintf("[catalog]\ntype = \"rest\"\nuri = %q\n", seen) + s3Properties(),
-		reader: append([]string{"--catalog", "rest", "--uri", uri}, s3Arguments()...),
+		config: fmt.Sprintf("[catalog]\ntype = \"rest\"\nuri = %q\n", seen) + w.s3Properties(),
+		reader: append([]string{"--catalog", "rest", "--uri", uri}, w.s3Arguments()...),
+		rest:   uri,
+		bucket: w.bucketFolder(),
 	}
 }
 

@@ -31,7 +31,7 @@ func TestStopDrains(t *testing.T) {
 	if e.code != 0 {
 		t.Errorf("exit code %d, want 0", e.code)
 	}
-	audit(t, l, table, 500, ends(t, c, topic))
+	audit(t, l, table, topic, 500)
 
 	// Group offsets are what lag tools show: they stand at the end.
 	fetched, err := kadm.NewClient(c).FetchOffsets(t.Context(), in.group())
@@ -76,7 +76,7 @@ func TestOneIngestFails(t *testing.T) {
 		t.Errorf("exit code %d, want 1: an ingest failed", e.code)
 	}
 	e.mentions(t, "seq", bad+"/1", "on_bad_record")
-	audit(t, l, namespace+".good", 100, ends(t, c, good))
+	audit(t, l, namespace+".good", good, 100)
 }
 
 // A record that does not fit goes to the dead-letter topic as it came, with

@@ -278,6 +278,7 @@ type progress struct {
 	Rows         int64  `json:"rows"`
 	BufferedRows int64  `json:"buffered_rows"`
 	Assigned     int    `json:"assigned_partitions"`
+	Lost         int64  `json:"lost_records"`
 }
 
 // status returns what /status says of an ingest; nothing while it doesn't answer.

@@ -89,7 +89,7 @@ func TestSlowCatalog(t *testing.T) {
 	if n := slow.commits.Load(); n > 20 {
 		t.Errorf("%d commits of two seconds each: cuts that wait should go into one", n)
 	}
-	audit(t, l, table, produced, ends(t, c, topic))
+	audit(t, l, table, topic, produced)
 }
 
 // A catalog that answers no more does not hold a stop up longer than the
@@ -118,5 +118,5 @@ func TestStopDeadline(t *testing.T) {
 	}
 	slow.delay.Store(0)
 	mustOnce(t, path)
-	audit(t, l, table, 100, ends(t, c, topic))
+	audit(t, l, table, topic, 100)
 }

@@ -41,6 +41,7 @@ type world struct {
 	scripts string // this folder
 	run     string // REAL_RUN: data, logs and process ids of the servers
 	bin     string // the router
+	kafka   string // more properties of the broker, one a line
 	ports   map[string]int
 
 	mu      sync.Mutex
@@ -154,7 +155,7 @@ func (w *world) environment() []string {
 		// A machine may be busy: a slow start is no failure.
 		"KAFKA_TIMEOUT=240", "S3_TIMEOUT=240", "REST_CATALOG_TIMEOUT=240", "SECOND_CATALOG_TIMEOUT=240", "POSTGRES_TIMEOUT=240",
 		// Compaction within seconds, group sessions as short as the tests like.
-		"KAFKA_PROPS=log.cleaner.backoff.ms=300\ngroup.min.session.timeout.ms=1000\nlog.retention.check.interval.ms=1000",
+		"KAFKA_PROPS=log.cleaner.backoff.ms=300\ngroup.min.session.timeout.ms=1000\nlog.retention.check.interval.ms=1000\n"+w.kafka,
 	)
 	for name, port := range w.ports {
 		env = append(env, fmt.Sprintf("%s=%d", name, port))
