@@ -5,7 +5,6 @@ package real_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 )
@@ -60,6 +59,4 @@ func killedScene(t *testing.T, kills int, random *rand.Rand) {
 		t.Errorf("no commit was seen before the last kill: the kills hit nothing")
 	}
 	s.finish()
-	namespace, _, _ := strings.Cut(s.settings.ingests[0].table, ".")
-	t.Logf("%d data files stored; those that no snapshot names were between upload and commit at a kill", len(dataFiles(t, namespace)))
 }

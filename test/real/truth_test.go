@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -155,6 +157,46 @@ func (l lake) rowsAre(t *testing.T, table, where string, must, may *truth) (abse
 		}
 	}
 	return absent
+}
+
+// audit checks that a topic's records, n of them, are in the table, each once.
+func audit(t *testing.T, l lake, table, topic string, n int) {
+	t.Helper()
+	h := inTopic(t, topic)
+	if got := h.count(); got != n {
+		t.Errorf("topic %s has %d records, want %d", topic, got, n)
+	}
+	l.rowsAre(t, table, "true", h, h)
+	if got := l.count(t, table); got != n {
+		t.Errorf("%d rows in %s, want %d", got, table, n)
+	}
+}
+
+// nothingMissing checks that every file that the table's metadata names is
+// there, in the folder where the S3 server keeps the bucket, and returns their names there.
+func nothingMissing(t *testing.T, l lake, table, bucket string) map[string]bool {
+	t.Helper()
+	named := map[string]bool{}
+	lines := l.read(t, "pyiceberg", question{table: table, references: true})
+	if len(lines) < 3 {
+		t.Errorf("%s names only %d files", table, len(lines))
+	}
+	for _, line := range lines {
+		var reference struct{ Path string }
+		if err := json.Unmarshal([]byte(line), &reference); err != nil {
+			t.Fatal(err)
+		}
+		name, ok := strings.CutPrefix(reference.Path, "s3://warehouse/")
+		if !ok {
+			t.Errorf("%s is not in the bucket", reference.Path)
+			continue
+		}
+		named[name] = true
+		if _, err := os.Stat(filepath.Join(bucket, name)); err != nil {
+			t.Errorf("the table names a file that is missing: %v", err)
+		}
+	}
+	return named
 }
 
 // load produces records with a growing number in them until it is stopped.
