@@ -114,12 +114,21 @@ func (l lake) stretches(t *testing.T, table, where string) (found []stretch) {
 // offsets of may that have no row.
 func (l lake) rowsAre(t *testing.T, table, where string, must, may *truth) (absent map[int32][]int64) {
 	t.Helper()
+	problems, absent := compareRows(l.stretches(t, table, where), must, may)
+	for _, p := range problems {
+		t.Errorf("%s: %s", table, p)
+	}
+	return absent
+}
+
+// compareRows is rowsAre without a table.
+func compareRows(found []stretch, must, may *truth) (problems []string, absent map[int32][]int64) {
 	seen := map[int32]map[int64]bool{}
 	for p := range may.seqs {
 		seen[p] = map[int64]bool{}
 	}
-	var twice, strange, wrong []string
-	for _, s := range l.stretches(t, table, where) {
+	var lost, twice, strange, wrong []string
+	for _, s := range found {
 		var sum int64
 		for o := s.Low; o <= s.High; o++ {
 			place := fmt.Sprintf("%d/%d", s.Partition, o)
@@ -139,7 +148,6 @@ func (l lake) rowsAre(t *testing.T, table, where string, must, may *truth) (abse
 		}
 	}
 	absent = map[int32][]int64{}
-	var lost []string
 	for _, p := range slices.Sorted(maps.Keys(may.seqs)) {
 		for _, o := range slices.Sorted(maps.Keys(may.seqs[p])) {
 			if seen[p][o] {
@@ -151,12 +159,16 @@ func (l lake) rowsAre(t *testing.T, table, where string, must, may *truth) (abse
 			}
 		}
 	}
-	for what, places := range map[string][]string{"are missing": lost, "are there twice": twice, "were never produced": strange, "have another seq": wrong} {
+	say := func(what string, places []string) {
 		if len(places) > 0 {
-			t.Errorf("%s: rows of %d places %s: %s", table, len(places), what, tail(strings.Join(places, " "), 400))
+			problems = append(problems, fmt.Sprintf("%s %d: %s", what, len(places), tail(strings.Join(places, " "), 400)))
 		}
 	}
-	return absent
+	say("rows missing", lost)
+	say("rows twice", twice)
+	say("rows never produced", strange)
+	say("stretches of rows with another seq", wrong)
+	return problems, absent
 }
 
 // audit checks that a topic's records, n of them, are in the table, each once.
