@@ -210,7 +210,9 @@ func (e *fileElement) String() string {
 		logicalString: "STRING", logicalDecimal: fmt.Sprintf("DECIMAL(%d, %d)", e.precision, e.scale), logicalDate: "DATE", logicalTime: "TIME",
 		logicalTimestamp: "TIMESTAMP", logicalInteger: fmt.Sprintf("INTEGER(%d)", e.bits), logicalUUID: "UUID",
 	}
-	if name := logical[e.logical]; name != "" {
+	converted := map[int32]int16{0: logicalString, convertedDecimal: logicalDecimal, convertedDate: logicalDate, convertedTimeMillis: logicalTime,
+		convertedTime: logicalTime, convertedStampMillis: logicalTimestamp, convertedTimestamp: logicalTimestamp}
+	if name := logical[max(e.logical, converted[e.converted])]; name != "" {
 		s += " of " + name
 	} else if e.converted >= 0 {
 		s += fmt.Sprintf(" of converted type %d", e.converted)

@@ -182,3 +182,6 @@ func decodeScan(t testing.TB, layout *Layout, rows [][]byte) *Batch {
 	}
 	return b
 }
+
+func float32FromBits(v int64) float32 { return math.Float32frombits(uint32(v)) }
+func float64FromBits(v int64) float64 { return math.Float64frombits(uint64(v)) }
