@@ -11,7 +11,7 @@ import (
 // Config is everything an operator can turn. It is read from one TOML file
 // (Load) over the defaults (Default); config.example.toml is its manual.
 type Config struct {
-	MemoryMax   Bytes          `toml:"memory_max"`   // rows held anywhere in the process, in bytes
+	MemoryMax   Bytes          `toml:"memory_max"`   // of the whole process, in bytes; see budget
 	StopTimeout time.Duration  `toml:"stop_timeout"` // from the stop signal to giving up on the last commits
 	OnFailure   string         `toml:"on_failure"`   // stop_ingest | stop_all
 	Kafka       KafkaConfig    `toml:"kafka"`

@@ -36,9 +36,7 @@ type ingest struct {
 	metrics       *ingestMetrics
 	status        *ingestState
 	workers       int
-	memory        int64 // bytes its rows may hold, all cuts together
-	fetchMax      int64 // bytes of fetches waiting to be polled
-	roundMax      int64 // bytes of records decoded at a time
+	memory        budget // its part of memory_max
 
 	catalog *catalog.Catalog
 	stores  *writers.Stores
@@ -189,7 +187,7 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		return in.probe(ctx)
 	}
 	in.lastRecord = time.Now()
-	for _, round := range rounds(chunks, in.roundMax) {
+	for _, round := range rounds(chunks, in.memory.round) {
 		err := in.take(work, round)
 		if halt := (*badRecordError)(nil); errors.As(err, &halt) {
 			in.halted = halt
@@ -212,7 +210,7 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 func (in *ingest) due(now time.Time) bool {
 	files := in.open.measure()
 	in.status.filling(in.open, files, len(in.slots), in.cfg.Trigger)
-	full := in.open.bytes >= in.memory/int64(in.cfg.CutsInFlightMax+1) || files >= in.cfg.OpenFilesMax
+	full := in.open.bytes >= in.memory.rows/int64(in.cfg.CutsInFlightMax+1) || files >= in.cfg.OpenFilesMax
 	if in.open.records == 0 {
 		return in.gapDue(now)
 	}

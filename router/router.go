@@ -77,7 +77,7 @@ func (r *Router) Status() Status {
 // lost, the next start resumes), or until no ingest is left running. With Once
 // it returns when every ingest has reached its end.
 func (r *Router) Run(ctx, hard context.Context) error {
-	debug.SetMemoryLimit(int64(r.cfg.MemoryMax) / 8 * 7) // the rest is the program itself and what the runtime doesn't count
+	debug.SetMemoryLimit(budgetOf(int64(r.cfg.MemoryMax)).heap)
 	work, cancel := context.WithCancel(hard)
 	defer cancel()
 	unwatch := context.AfterFunc(ctx, func() {
@@ -92,6 +92,11 @@ func (r *Router) Run(ctx, hard context.Context) error {
 	defer closeHTTP()
 	r.logStart()
 
+	var upkeep errgroup.Group
+	defer upkeep.Wait()
+	kept, leave := context.WithCancel(work)
+	defer leave()
+	upkeep.Go(func() error { trimSpares(kept); return nil })
 	stores := writers.NewStores(r.log)
 	defer stores.Close()
 	// Metadata is written through an interface that knows no context: only this ends such a write.
@@ -167,9 +172,7 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 	return &ingest{
 		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: catalog.Config(r.cfg.Catalog), options: r.options, log: log,
 		metrics: r.states[i].metrics, status: r.states[i], workers: workers,
-		memory:     int64(r.cfg.MemoryMax) / rowsShare / int64(len(r.cfg.Ingest)),
-		fetchMax:   max(int64(r.cfg.MemoryMax)/fetchShare/int64(len(r.cfg.Ingest)), fetchBytesMin),
-		roundMax:   min(max(int64(r.cfg.MemoryMax)/roundShare/int64(len(r.cfg.Ingest)), roundBytesMin), roundBytesMax),
+		memory:     budgetOf(int64(r.cfg.MemoryMax)).of(len(r.cfg.Ingest)),
 		stores:     stores,
 		partitions: map[topicPartition]*owned{},
 		counts:     make([][]int32, workers),
@@ -178,20 +181,6 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 		hints:      make(chan catalog.Offsets, 1),
 	}
 }
-
-// How memory_max is shared out: a third for rows, a twelfth for fetches that
-// wait to be polled (twice that while they are read), a sixteenth for what a
-// round decodes. The rest is the garbage collector's, the catalog's, and what
-// the libraries under us hold.
-const (
-	rowsShare     = 3
-	fetchShare    = 12
-	fetchBytesMin = 1 << 20
-	fetchBytesMax = 32 << 20
-	roundShare    = 16
-	roundBytesMin = 1 << 20
-	roundBytesMax = 16 << 20
-)
 
 // serve starts the HTTP server, if there is to be one.
 func (r *Router) serve() (stop func(), err error) {
@@ -220,6 +209,10 @@ func (r *Router) serve() (stop func(), err error) {
 // logStart prints the effective values that surprise people when they are not
 // what they think.
 func (r *Router) logStart() {
+	if r.cfg.MemoryMax < memoryTightBytes {
+		r.log.Warn("memory_max is less than the program and its smallest heap need; the process will be larger",
+			zap.Stringer("memory_max", r.cfg.MemoryMax), zap.Stringer("bounded_from", Bytes(memoryTightBytes)))
+	}
 	for _, in := range r.cfg.Ingest {
 		r.log.Info("ingest", zap.String("name", in.Name), zap.Strings("topics", in.Topics), zap.String("table", in.Table),
 			zap.String("group", in.GroupID()), zap.Duration("trigger", in.Trigger), zap.Stringer("trigger_bytes", in.TriggerBytes),

@@ -66,7 +66,9 @@ func (in *ingest) write(c *cut, f *openFile) (err error) {
 	in.spareEncoder(c.plan, f.rows)
 	id := newID()
 	folder := in.table.DataLocation()
+	attempts := 0 // PutNew asks for one name at a time
 	name := func(attempt int) string {
+		attempts = attempt + 1
 		return fmt.Sprintf("%s/router-%s-%s-%d.parquet", folder, in.cfg.Name, id, attempt)
 	}
 	location, err := in.store.PutNew(c.ctx, name, file.Body)
@@ -81,6 +83,9 @@ func (in *ingest) write(c *cut, f *openFile) (err error) {
 	c.mu.Lock()
 	c.written = append(c.written, written{df, int64(len(file.Body))})
 	c.mu.Unlock()
+	if attempts == 1 { // a client may go on reading the body of an attempt that it gave up
+		file.Free()
+	}
 	return nil
 }
 

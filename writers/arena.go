@@ -2,19 +2,11 @@ package writers
 
 import (
 	"fmt"
-	"math/bits"
-	"sync"
 )
 
 // blockBytes is how much memory an arena takes at a time: small against the
 // megabytes of a file, large against a compressed page.
 const blockBytes = 64 << 10
-
-// blocks and buffers carry no state from one user to the next, see presses.
-var (
-	blocks  = sync.Pool{New: func() any { return new([blockBytes]byte) }}
-	buffers [bufferClassMax + 1]sync.Pool // by bits.Len of the capacity less one
-)
 
 // arena keeps compressed pages, in the order in which they were closed,
 // until the file is put together. It grows by blocks and never moves.
@@ -28,7 +20,7 @@ func (a *arena) write(p []byte) {
 	for len(p) > 0 {
 		at := int(a.used % blockBytes)
 		if at == 0 {
-			a.blocks = append(a.blocks, blocks.Get().(*[blockBytes]byte))
+			a.blocks = append(a.blocks, takeBlock())
 		}
 		n := copy(a.blocks[len(a.blocks)-1][at:], p)
 		a.used += int64(n)
@@ -54,39 +46,11 @@ func (a *arena) capacity() int64 { return int64(len(a.blocks)) * blockBytes }
 
 func (a *arena) reset() {
 	for _, b := range a.blocks {
-		blocks.Put(b)
+		blocks.put(b)
 	}
 	clear(a.blocks)
 	*a = arena{blocks: a.blocks[:0]}
 	if cap(a.blocks) > 1024 {
 		a.blocks = nil
-	}
-}
-
-// Buffers come in powers of two. Small ones are not worth keeping, large ones
-// belong to one huge row and are given back to the runtime.
-const (
-	bufferClassMin = 12 // 4 KiB
-	bufferClassMax = 20 // 1 MiB
-	bufferBytesMin = 128
-)
-
-// newBuffer returns an empty buffer with room for at least n bytes.
-func newBuffer(n int) []byte {
-	class := bits.Len(uint(max(n, bufferBytesMin) - 1))
-	if class >= bufferClassMin && class <= bufferClassMax {
-		if b, ok := buffers[class].Get().(*[]byte); ok {
-			return (*b)[:0]
-		}
-	}
-	return make([]byte, 0, 1<<class)
-}
-
-// freeBuffer takes back what newBuffer gave.
-func freeBuffer(b []byte) {
-	class := bits.Len(uint(cap(b) - 1))
-	if cap(b) == 1<<class && class >= bufferClassMin && class <= bufferClassMax {
-		b = b[:0]
-		buffers[class].Put(&b)
 	}
 }

@@ -1,7 +1,6 @@
 package writers
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -54,8 +53,14 @@ func (e *Encoder) write() ([]byte, error) {
 		}
 	}
 	pieces = append(pieces, tail.to, []byte(magic))
-	// Join takes memory that isn't cleared first, which shows at this size.
-	body := bytes.Join(pieces, nil)
+	size := 0
+	for _, piece := range pieces {
+		size += len(piece)
+	}
+	body := newBody(size)
+	for _, piece := range pieces {
+		body = append(body, piece...)
+	}
 	if want := at + int64(len(tail.to)+len(magic)); int64(len(body)) != want {
 		panic(fmt.Sprintf("file has %d bytes, its footer says %d", len(body), want))
 	}

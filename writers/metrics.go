@@ -7,11 +7,20 @@ import (
 )
 
 // File is a complete Parquet file in memory, with what a table's manifest says
-// about it.
+// about it. The caller owns Body and may give it back with Free.
 type File struct {
 	Body    []byte
 	Rows    int64
 	metrics metrics
+}
+
+// Free takes Body back for another file; nobody may read it any more. Without
+// it the garbage collector takes it.
+func (f *File) Free() {
+	if cap(f.Body) <= bodyKeepBytes {
+		bodies.put(f.Body)
+	}
+	f.Body = nil
 }
 
 // metrics are what Iceberg keeps of a file's columns, by field id.

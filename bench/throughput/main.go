@@ -28,6 +28,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 )
 
 // options are what a measurement is of.
@@ -111,11 +112,19 @@ func once(ctx context.Context, s *servers, o options, number int, bytes int64) e
 		return err
 	}
 	cmd := exec.CommandContext(ctx, o.bin, "--config", path, "--once")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
 	began := time.Now()
-	out, err := cmd.CombinedOutput()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var peak int64
+	var watch errgroup.Group
+	watch.Go(func() error { peak = peakMemory(cmd.Process.Pid); return nil })
+	err := errors.Join(cmd.Wait(), watch.Wait())
 	wall := time.Since(began)
 	if err != nil {
-		return fmt.Errorf("%s --once: %w\n%s", o.bin, err, out)
+		return fmt.Errorf("%s --once: %w\n%s", o.bin, err, &out)
 	}
 	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
 	user, system := time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
@@ -124,8 +133,26 @@ func once(ctx context.Context, s *servers, o options, number int, bytes int64) e
 		return err
 	}
 	fmt.Printf("| %d | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %d | %d |\n", number, (user + system).Seconds(), user.Seconds(), system.Seconds(), wall.Seconds(),
-		float64(bytes)/1e6/(user+system).Seconds(), float64(bytes)/1e6/wall.Seconds(), usage.Maxrss>>10, files)
+		float64(bytes)/1e6/(user+system).Seconds(), float64(bytes)/1e6/wall.Seconds(), peak>>20, files)
 	return os.RemoveAll(folder)
+}
+
+// peakMemory watches a process until it ends and returns the most resident
+// bytes that the kernel has counted. What the kernel tells of a child that has
+// ended won't do: it begins with the size of the process that started it.
+func peakMemory(pid int) (peak int64) {
+	for {
+		status, err := os.ReadFile(fmt.Sprint("/proc/", pid, "/status"))
+		_, after, found := strings.Cut(string(status), "\nVmHWM:")
+		if err != nil || !found {
+			return peak
+		}
+		var kilobytes int64
+		if _, err := fmt.Sscan(after, &kilobytes); err == nil {
+			peak = kilobytes << 10
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // fill creates the topic and produces the backlog; it returns how many bytes of values and records there are.

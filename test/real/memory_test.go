@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What a router may need besides memory_max: the program, its libraries, the metadata of a commit.
-const besidesBytes = 192 << 20
+// Below 184 MiB of memory_max the program itself, about 70 MiB, and the smallest heap that it works with, 112 MiB, may exceed it.
+const memoryLeast = 184 << 20
 
 // backlog fills a topic with n reference records of 1 KB.
 func backlog(t *testing.T, c *kgo.Client, topic string, partitions, n int) {
@@ -32,20 +32,20 @@ func backlog(t *testing.T, c *kgo.Client, topic string, partitions, n int) {
 	}
 }
 
-// A backlog of many times memory_max is read without holding more than that
-// and what the program needs besides.
+// A backlog of several times memory_max is read with the whole process staying
+// below it.
 func TestMemoryIsBounded(t *testing.T) {
-	const partitions, n = 8, 400_000
+	const partitions, n = 8, 800_000
 	c := client(t)
 	topic := makeTopic(t, c, "backlog", partitions)
 	backlog(t, c, topic, partitions, n)
 	folder := t.TempDir()
 	l := sqlite(t, folder)
-	e := mustOnce(t, config{lake: l, extra: []string{`memory_max = "64MiB"`}, ingests: []ingest{{
+	e := mustOnce(t, config{lake: l, extra: []string{`memory_max = "256MiB"`}, ingests: []ingest{{
 		name: "backlog", topics: []string{topic}, table: "logs.backlog", columns: reference(4), partition: []string{"bucket(logStreamId, 64)"}, trigger: "1h",
 		extra: []string{`codec = "snappy"`},
 	}}}.write(t))
-	e.within(t, n, 64<<20)
+	e.within(t, n, 256<<20)
 	if got := l.count(t, "logs.backlog"); got != n {
 		t.Errorf("%d rows, want %d", got, n)
 	}
@@ -60,11 +60,10 @@ func TestMemoryIsBounded(t *testing.T) {
 // within checks the peak of memory of a router that read n records of 1 KB.
 func (e exit) within(t *testing.T, n int, memoryMax int64) {
 	t.Helper()
-	peak := e.usage.Maxrss << 10
 	t.Logf("%d MB of records in %.1f CPU seconds (%.0f MB a second), %s; at most %d MiB of memory",
-		n/1000, cpuSeconds(e), float64(n)/1000/cpuSeconds(e), e.took, peak>>20)
-	if peak > memoryMax+besidesBytes {
-		t.Errorf("%d MiB of memory with memory_max = %d MiB", peak>>20, memoryMax>>20)
+		n/1000, cpuSeconds(e), float64(n)/1000/cpuSeconds(e), e.took, e.peak>>20)
+	if e.peak == 0 || e.peak > max(memoryMax, memoryLeast) {
+		t.Errorf("%d MiB of memory with memory_max = %d MiB", e.peak>>20, memoryMax>>20)
 	}
 }
 

@@ -25,6 +25,7 @@ type exit struct {
 	code   int // -1 when a signal ended it
 	output string
 	usage  *syscall.Rusage
+	peak   int64 // most resident bytes
 	took   time.Duration
 }
 
@@ -34,6 +35,7 @@ type process struct {
 	cmd   *exec.Cmd
 	out   *output
 	since time.Time
+	peak  chan int64
 	ended chan struct{} // closed when the process is gone
 	exit  exit          // set when ended is closed
 }
@@ -66,13 +68,14 @@ func launch(t *testing.T, args ...string) *process {
 // launchCommand is launch for a command line that becomes the router.
 func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, cmd: cmd, out: &output{}, since: time.Now(), ended: make(chan struct{})}
+	p := &process{t: t, cmd: cmd, out: &output{}, since: time.Now(), peak: make(chan int64, 1), ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.out, p.out
 	// A store client without keys must fail at once instead of asking the cloud's metadata address.
 	cmd.Env = append(os.Environ(), "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	go func() { p.peak <- peakMemory(cmd.Process.Pid) }()
 	go p.await()
 	t.Cleanup(func() {
 		p.kill()
@@ -86,11 +89,29 @@ func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
 	return p
 }
 
+// peakMemory watches a process until it ends and returns the most resident
+// bytes that the kernel has counted. What the kernel tells of a child that has
+// ended won't do: it begins with the size of the process that started it.
+func peakMemory(pid int) (peak int64) {
+	for {
+		status, err := os.ReadFile(fmt.Sprint("/proc/", pid, "/status"))
+		_, after, found := strings.Cut(string(status), "\nVmHWM:")
+		if err != nil || !found { // gone, or only its exit code is left
+			return peak
+		}
+		var kilobytes int64
+		if _, err := fmt.Sscan(after, &kilobytes); err == nil {
+			peak = kilobytes << 10
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // await owns the process until it is gone; kill and wait join it by ended.
 func (p *process) await() {
 	defer close(p.ended)
 	err := p.cmd.Wait()
-	p.exit = exit{output: p.out.String(), took: time.Since(p.since)}
+	p.exit = exit{output: p.out.String(), peak: <-p.peak, took: time.Since(p.since)}
 	var status *exec.ExitError
 	if err != nil && !errors.As(err, &status) {
 		p.exit.code = -2
