@@ -26,12 +26,15 @@ type Append struct {
 	Schema, Spec int
 	// From lacks a partition that the ledger must not have yet.
 	From, To Offsets
+	// Counts of the records between From and To. Nil: they were not counted, and
+	// the ledger's books of these partitions end.
+	Counts Counts
 }
 
 // Merge returns a followed by b as one append, under an id of its own. It
 // panics unless b starts where a ends in every partition that both have.
 func (a Append) Merge(b Append) Append {
-	m := Append{ID: mergedID(a.ID, b.ID), Schema: b.Schema, Spec: b.Spec, Files: slices.Concat(a.Files, b.Files), From: Offsets{}, To: Offsets{}}
+	m := Append{ID: mergedID(a.ID, b.ID), Schema: b.Schema, Spec: b.Spec, Files: slices.Concat(a.Files, b.Files), From: Offsets{}, To: Offsets{}, Counts: a.Counts.merged(b.Counts)}
 	m.Source = Source{Cluster: a.Source.Cluster, TopicIDs: map[string]string{}}
 	if m.Source.Cluster == "" {
 		m.Source.Cluster = b.Source.Cluster
@@ -107,7 +110,10 @@ func (t *Table) Append(ctx context.Context, a Append) (Commit, error) {
 	if a.ID == "" {
 		panic("append without an id")
 	}
-	ch := change{id: a.ID, files: a.Files, schema: a.Schema, spec: a.Spec, passed: a.passedBy, move: func(l Ledger) Ledger { return l.moved(a) }}
+	if err := a.sound(); err != nil {
+		return Commit{}, fmt.Errorf("append %d files to %s: %w", len(a.Files), t.name, err)
+	}
+	ch := change{id: a.ID, files: a.Files, schema: a.Schema, spec: a.Spec, passed: a.passedBy, move: func(l Ledger, sequence int64) Ledger { return l.moved(a, sequence) }}
 	ch.admits = func(l Ledger, broken error) error {
 		if broken != nil {
 			return broken
@@ -142,8 +148,8 @@ func (t *Table) Rewind(ctx context.Context, from, to Ledger) error {
 		}
 		return nil
 	}
-	ch.move = func(l Ledger) Ledger {
-		n := to
+	ch.move = func(l Ledger, sequence int64) Ledger {
+		n := to.dated(sequence)
 		n.Seq, n.Append = l.Seq+1, id
 		return n
 	}
@@ -161,7 +167,7 @@ type change struct {
 	spec   int
 	admits func(l Ledger, broken error) error // broken: what reading the ledger complained of
 	passed func(Ledger) bool
-	move   func(Ledger) Ledger
+	move   func(l Ledger, sequence int64) Ledger // sequence: the new snapshot's number
 }
 
 // course is where a change stands between its attempts.

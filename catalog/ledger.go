@@ -26,8 +26,9 @@ type Ledger struct {
 
 // TopicLedger is the progress in one topic.
 type TopicLedger struct {
-	ID   string
-	Next map[int32]int64
+	ID    string
+	Next  map[int32]int64
+	Books map[int32]Book // of the partitions that are accounted for
 }
 
 // Source is the Kafka cluster, and the topics' ids in it, that offsets belong to.
@@ -100,14 +101,19 @@ type ledgerJSON struct {
 }
 
 type topicJSON struct {
-	ID   string          `json:"id,omitempty"`
-	Next map[int32]int64 `json:"next"`
+	ID    string             `json:"id,omitempty"`
+	Next  map[int32]int64    `json:"next"`
+	Books map[int32]bookJSON `json:"books,omitempty"`
 }
 
-func (l Ledger) encode() string {
+func (l Ledger) encode(books bool) string {
 	j := ledgerJSON{Seq: l.Seq, Cluster: l.Cluster, Append: l.Append, Topics: make(map[string]topicJSON, len(l.Topics))}
 	for name, t := range l.Topics {
-		j.Topics[name] = topicJSON(t)
+		topic := topicJSON{ID: t.ID, Next: t.Next}
+		if books {
+			topic.Books = encodeBooks(t.Books)
+		}
+		j.Topics[name] = topic
 	}
 	b, err := json.Marshal(j)
 	if err != nil {
@@ -134,7 +140,11 @@ func decodeLedger(text string) (Ledger, error) {
 		if t.Next == nil {
 			t.Next = map[int32]int64{}
 		}
-		l.Topics[name] = TopicLedger(t)
+		books, err := decodeBooks(name, t.Books)
+		if err != nil {
+			return Ledger{}, err
+		}
+		l.Topics[name] = TopicLedger{ID: t.ID, Next: t.Next, Books: books}
 	}
 	return l, nil
 }
@@ -304,8 +314,9 @@ func (l Ledger) passed(a Append) bool {
 	return true
 }
 
-// moved is the swap: the ledger after the append.
-func (l Ledger) moved(a Append) Ledger {
+// moved is the swap: the ledger after the append, which is the snapshot with
+// that sequence number.
+func (l Ledger) moved(a Append, sequence int64) Ledger {
 	n := Ledger{Seq: l.Seq + 1, Cluster: l.Cluster, Append: a.ID, Topics: maps.Clone(l.Topics)}
 	if n.Topics == nil {
 		n.Topics = map[string]TopicLedger{}
@@ -323,7 +334,7 @@ func (l Ledger) moved(a Append) Ledger {
 		if id := a.Source.TopicIDs[name]; id != "" {
 			t.ID = id
 		}
-		n.Topics[name] = TopicLedger{ID: t.ID, Next: next}
+		n.Topics[name] = TopicLedger{ID: t.ID, Next: next, Books: a.account(name, t.Books, sequence)}
 	}
 	return n
 }
@@ -331,15 +342,18 @@ func (l Ledger) moved(a Append) Ledger {
 // equal compares two ledgers whole.
 func (l Ledger) equal(o Ledger) bool {
 	return l.Seq == o.Seq && l.Cluster == o.Cluster && maps.EqualFunc(l.Topics, o.Topics, func(a, b TopicLedger) bool {
-		return a.ID == b.ID && maps.Equal(a.Next, b.Next)
+		return a.ID == b.ID && maps.Equal(a.Next, b.Next) && maps.Equal(a.Books, b.Books)
 	})
 }
 
 // summary is what a snapshot says of the ledger that it made.
 func (l Ledger) summary(k keys, id string) iceberg.Properties {
 	p := iceberg.Properties{k.seq: strconv.FormatInt(l.Seq, 10), k.append: id}
-	if text := l.encode(); len(text) <= ledgerSummaryBytesMax {
-		p[k.ledger] = text
+	for _, books := range []bool{true, false} {
+		if text := l.encode(books); len(text) <= ledgerSummaryBytesMax {
+			p[k.ledger] = text
+			break
+		}
 	}
 	return p
 }

@@ -49,7 +49,7 @@ type tally struct{ rows, files, bytes, partitions int64 }
 func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger) (*staged, error) {
 	meta := s.meta
 	base := meta.CurrentSnapshot()
-	st := &staged{base: base, ledger: ch.move(from), added: map[string]*carried{}}
+	st := &staged{base: base, ledger: ch.move(from, nextSequence(meta)), added: map[string]*carried{}}
 	st.snapshot = table.Snapshot{
 		SnapshotID:     newSnapshotID(meta),
 		TimestampMs:    t.timestamp(meta),
@@ -73,7 +73,7 @@ func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger) (*s
 	}
 	st.snapshot.Summary = summary(base, st.tally, st.ledger.summary(t.keys, ch.id))
 	t.expire(st, meta)
-	st.assemble(meta, iceberg.Properties{t.keys.ledger: st.ledger.encode()})
+	st.assemble(meta, iceberg.Properties{t.keys.ledger: st.ledger.encode(true)})
 	return st, nil
 }
 

@@ -45,7 +45,11 @@ type plan struct {
 type openFile struct {
 	address int32
 	rows    *writers.Encoder
+	origins origins
 }
+
+// size returns the bytes of memory that the file holds.
+func (f *openFile) size() int64 { return f.rows.Size() + f.origins.size() }
 
 // cut is everything taken since the cut before. While it is open fill and its
 // workers add to it; after the trigger nothing is added and the stages behind
@@ -58,6 +62,7 @@ type cut struct {
 	bytes    int64       // memory that its rows hold
 	rows     int64
 	records  int64
+	counts   catalog.Counts // of the records, by partition
 	ages     []age
 
 	uploads   *errgroup.Group // files on their way to the store
@@ -78,7 +83,7 @@ type age struct {
 
 // newCut opens a cut that follows plan. Uploads of its files end with work.
 func newCut(work context.Context, p *plan) *cut {
-	c := &cut{plan: p}
+	c := &cut{plan: p, counts: catalog.Counts{}}
 	c.uploads, c.ctx = errgroup.WithContext(work)
 	c.uploads.SetLimit(uploadsMax)
 	return c
@@ -108,7 +113,7 @@ func (c *cut) measure() (files int) {
 	c.bytes = c.uploading.Load()
 	for _, f := range c.files {
 		if f != nil {
-			c.bytes += f.rows.Size()
+			c.bytes += f.size()
 			files++
 		}
 	}
@@ -148,14 +153,24 @@ func (c *cut) close(partitions map[topicPartition]*owned) {
 }
 
 // whole checks, before the ledger moves past the cut's records, that each of
-// its rows is in a file that is whole in the store.
+// its rows is in a file that is whole in the store: as many of each Kafka
+// partition as were decoded of it.
 func (c *cut) whole() error {
 	stored := int64(0)
+	of := map[topicPartition]int64{}
 	for _, w := range c.written {
 		stored += w.file.Count()
+		w.origins.each(func(p topicPartition, s stretch) { of[p] += s.rows })
 	}
 	if stored != c.rows {
 		return fmt.Errorf("cut has %d rows, its %d files have %d", c.rows, len(c.written), stored)
+	}
+	for topic, parts := range c.counts {
+		for p, n := range parts {
+			if at := (topicPartition{topic, p}); of[at] != n.Rows {
+				return fmt.Errorf("cut has %d rows of %s, its %d files have %d", n.Rows, at, len(c.written), of[at])
+			}
+		}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"icerouter/catalog"
 	"icerouter/writers"
 )
 
@@ -298,7 +299,9 @@ func (in *ingest) encode(work context.Context, chunks []*chunk) error {
 				for _, b := range ch.batches {
 					for _, part := range b.groups {
 						if int(part.address)%in.workers == w {
-							shares = append(shares, writers.Share{Batch: b.Batch, Rows: b.order[part.from:part.to], To: c.open(part.address, in.freshEncoder).rows})
+							f, rows := c.open(part.address, in.freshEncoder), b.order[part.from:part.to]
+							f.origins.add(ch.part.topicPartition, b.offsets[rows[0]], b.offsets[rows[len(rows)-1]], int64(len(rows)))
+							shares = append(shares, writers.Share{Batch: b.Batch, Rows: rows, To: f.rows})
 						}
 					}
 				}
@@ -328,6 +331,7 @@ func (in *ingest) count(work context.Context, ch *chunk) {
 		in.spareBatch(b)
 	}
 	c.rows += rows
+	c.counts.Add(ch.part.topic, ch.part.partition, catalog.Count{Rows: rows, Left: ch.taken - rows})
 	for _, d := range ch.dead {
 		in.dead.send(work, d)
 	}

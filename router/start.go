@@ -138,13 +138,13 @@ func (in *ingest) checkRange(ctx context.Context, ledger *catalog.Ledger, want m
 			case next < first.Offset:
 				in.log.Warn("records are gone", zap.String("topic", topic), zap.Int32("partition", p), zap.Int64("from", next), zap.Int64("to", first.Offset-1))
 				lost += first.Offset - next
-				ledger.Topics[topic].Next[p] = first.Offset
+				ledger.Lose(topic, p, first.Offset)
 			case next > end.Offset && in.cfg.OnTopicReset != "restart":
 				return 0, haltf("%s/%d: the next offset to read is %d, the log ends at %d: it was truncated or made again; set on_topic_reset = \"restart\" to read the partition from its first offset",
 					topic, p, next, end.Offset)
 			case next > end.Offset:
 				in.log.Warn("log was truncated: starting at its first offset", zap.String("topic", topic), zap.Int32("partition", p), zap.Int64("ledger", next), zap.Int64("end", end.Offset))
-				ledger.Topics[topic].Next[p] = first.Offset
+				ledger.Restart(topic, p, first.Offset)
 			}
 		}
 	}

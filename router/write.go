@@ -17,8 +17,9 @@ import (
 
 // written is a data file that is whole in the store.
 type written struct {
-	file iceberg.DataFile
-	size int64
+	file    iceberg.DataFile
+	size    int64
+	origins origins
 }
 
 // newPlan compiles the table's current schema and spec.
@@ -59,12 +60,13 @@ func (in *ingest) compile(schema *iceberg.Schema, spec iceberg.PartitionSpec) (*
 // never used before. It runs on a goroutine of the cut's uploads.
 func (in *ingest) write(c *cut, f *openFile) (err error) {
 	defer caught(&err, "encode "+in.cfg.Table)
+	id := newID()
+	f.rows.Note(originsKey, f.origins.encode(in.cfg.Name, id, *in.source.Load()))
 	file, err := f.rows.Finish()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", in.cfg.Table, err)
 	}
 	in.spareEncoder(c.plan, f.rows)
-	id := newID()
 	folder := in.table.DataLocation()
 	attempts := 0 // PutNew asks for one name at a time
 	name := func(attempt int) string {
@@ -81,7 +83,7 @@ func (in *ingest) write(c *cut, f *openFile) (err error) {
 		return fmt.Errorf("describe data file %s: %w", location, err)
 	}
 	c.mu.Lock()
-	c.written = append(c.written, written{df, int64(len(file.Body))})
+	c.written = append(c.written, written{df, int64(len(file.Body)), f.origins})
 	c.mu.Unlock()
 	if attempts == 1 { // a client may go on reading the body of an attempt that it gave up
 		file.Free()
@@ -117,9 +119,9 @@ func tryStore(ctx context.Context, store *writers.Store, folder string) error {
 // upload; they belong to the open cut all the same.
 func (in *ingest) sealLarge() error {
 	for address, f := range in.open.files {
-		if f != nil && f.rows.Size() >= int64(in.cfg.TargetFileSize) {
+		if f != nil && f.size() >= int64(in.cfg.TargetFileSize) {
 			in.open.files[address] = nil
-			c, size := in.open, f.rows.Size()
+			c, size := in.open, f.size()
 			c.uploading.Add(size) // still memory of this cut, until it is in the store
 			c.uploads.Go(func() error {
 				defer c.uploading.Add(-size)
@@ -145,7 +147,7 @@ func (in *ingest) discard(c *cut) {
 
 // append describes the cut as a compare-and-swap of the ledger.
 func (c *cut) append(s catalog.Source) catalog.Append {
-	a := catalog.Append{ID: newID(), Source: s, From: c.from, To: c.to, Schema: c.plan.schema, Spec: c.plan.spec}
+	a := catalog.Append{ID: newID(), Source: s, From: c.from, To: c.to, Counts: c.counts, Schema: c.plan.schema, Spec: c.plan.spec}
 	for _, w := range c.written {
 		a.Files = append(a.Files, w.file)
 	}

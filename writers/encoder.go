@@ -43,6 +43,7 @@ type Encoder struct {
 	arena     arena  // compressed pages of all columns
 	rows      int64
 	open      int64 // capacity of the open pages' buffers
+	notes     []note
 }
 
 // NewEncoder returns an encoder for rows of layout. It fails for options out of
@@ -87,6 +88,16 @@ func (e *Encoder) Rows() int64 { return e.rows }
 // Size returns the bytes of memory that the encoder holds for its rows.
 func (e *Encoder) Size() int64 { return e.open + e.arena.capacity() }
 
+// Note puts a key and a value into the metadata of the file that is being
+// written. The encoder keeps value until Finish or Reset.
+func (e *Encoder) Note(key string, value []byte) { e.notes = append(e.notes, note{key, value}) }
+
+// note is an entry of a file's key-value metadata.
+type note struct {
+	key   string
+	value []byte
+}
+
 // Finish closes the file and returns it. The encoder is empty afterwards, also
 // after an error, and may be used for the next file.
 func (e *Encoder) Finish() (*File, error) {
@@ -119,5 +130,5 @@ func (e *Encoder) Reset() {
 		*c = column{leaf: c.leaf, room: c.room, plainOnly: c.leaf.Kind == Bool}
 	}
 	e.arena.reset()
-	e.rows, e.open = 0, 0
+	e.rows, e.open, e.notes = 0, 0, nil
 }

@@ -151,11 +151,17 @@ func (e *Encoder) footer(w *compact, chunks []chunk) {
 	if groups > 0 {
 		e.rowGroup(w, chunks)
 	}
-	w.list(5, compactStruct, 1)
+	w.list(5, compactStruct, 1+len(e.notes))
 	w.beginItem()
 	w.string(1, "iceberg.schema")
 	w.bytes(2, e.schema)
 	w.end()
+	for _, n := range e.notes {
+		w.beginItem()
+		w.string(1, n.key)
+		w.bytes(2, n.value)
+		w.end()
+	}
 	w.string(6, createdBy)
 	w.list(7, compactStruct, len(e.columns))
 	for range e.columns {
