@@ -86,14 +86,16 @@ func (p *program) dispatch(args []string) error {
 		return p.version(rest)
 	case "help":
 		return p.help(rest)
-	case "audit", "maintain":
+	case "audit":
+		return p.audit(rest)
+	case "maintain":
 		if asksHelp(rest) {
 			fmt.Fprint(p.stdout, usages[name])
 			return nil
 		}
-		return usageError("%s is planned and not built yet; this version has: check, demo, generate, version", name)
+		return usageError("%s is planned and not built yet; this version has: audit, check, demo, generate, version", name)
 	default:
-		return usageError("unknown command %q; commands are check, demo, generate, version; `router --help` says more", name)
+		return usageError("unknown command %q; commands are audit, check, demo, generate, version; `router --help` says more", name)
 	}
 }
 
@@ -146,6 +148,28 @@ func (p *program) check(args []string) error {
 		return err
 	}
 	return redacted(cfg, router.Check(p.ctx, cfg, p.stdout))
+}
+
+// audit proves from the tables what was committed.
+func (p *program) audit(args []string) error {
+	var file string
+	var o router.AuditOptions
+	names, err := p.flagsAndNames("audit", args, func(f *flag.FlagSet) {
+		f.StringVar(&file, "config", defaultConfig, "")
+		f.BoolVar(&o.Footers, "footers", false, "")
+	})
+	if err != nil {
+		return err
+	}
+	cfg, warnings, err := router.Load(file)
+	for _, w := range warnings {
+		fmt.Fprintln(p.stderr, "warning:", w)
+	}
+	if err != nil {
+		return err
+	}
+	o.Ingests = names
+	return redacted(cfg, router.Audit(p.ctx, cfg, o, p.stdout))
 }
 
 // load reads the configuration and makes the log that it asks for. Whatever

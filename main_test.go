@@ -58,8 +58,10 @@ func TestCommandLines(t *testing.T) {
 		{"--onec", 2, "", "-onec; see router --help"},
 		{"--once extra", 2, "", `argument "extra"`},
 		{"--config", 2, "", "needs an argument"},
-		{"audit", 2, "", "audit is planned and not built yet"},
-		{"audit --help", 0, "planned", ""},
+		{"audit", 2, "", "router.toml: read config"},
+		{"audit --help", 0, "gapless and single", ""},
+		{"audit --foot", 2, "", "see router audit --help"},
+		{"audit orders --config " + bad, 2, "", bad + ":2: "},
 		{"maintain", 2, "", "maintain is planned and not built yet"},
 		{"", 2, "", "router.toml: read config: no such file or directory; name the file with --config FILE"},
 		{"check", 2, "", "router.toml: read config"},
@@ -102,7 +104,7 @@ name = "orders"
 topics = ["orders"]
 table = "shop.orders"
 `)
-	for _, args := range [][]string{{"--config", path, "--once"}, {"check", "--config", path}} {
+	for _, args := range [][]string{{"--config", path, "--once"}, {"check", "--config", path}, {"audit", "--config", path}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out bytes.Buffer
 		p := &program{stdout: &out, stderr: &out, ctx: ctx, hard: ctx}

@@ -20,6 +20,7 @@ var usages = map[string]string{
 Usage:
   router [--config FILE] [--once]   run until stopped; --once: to the current ends of the topics, then exit
   router check [--config FILE]      look at the config, brokers, topics, catalog, store and tables: every problem at once
+  router audit [INGEST...]          prove from the tables that every record is there just once
   router demo                       everything embedded, with generated input and a proof at the end
   router generate                   fill a topic with generated records at a rate
   router version                    say which version this is
@@ -60,8 +61,26 @@ Examples:
 Usage:
   router version
 `,
-	"audit": `router audit will prove from the table that every partition's offsets are gapless and single.
-It is planned and not built yet.
+	"audit": `router audit proves from the tables alone that every partition's offsets are gapless and single:
+each record up to the ledger's next offset became a row that is there once, or is accounted for as left out,
+or never was one (control records, compaction). It asks three witnesses: the ledger's books, the footers
+of the data files, and, where the table has the columns _kafka_partition and _kafka_offset, every row.
+Every gap and every duplicate is named. Nothing is changed, and Kafka is not asked.
+
+Usage:
+  router audit [--config FILE] [--footers] [INGEST...]
+
+Flags:
+  --config FILE   the configuration; default router.toml
+  --footers       ask the footers alone: two small reads a data file, instead of three columns of all rows
+
+INGEST names an ingest of the configuration; without one all are audited.
+
+Exit codes: 0 proven, 1 not (each reason is named) or not readable, 2 wrong command line or configuration.
+
+Examples:
+  router audit
+  router audit --config /etc/router/router.toml orders
 `,
 	"maintain": `router maintain will merge small files and expire snapshots by hand.
 It is planned and not built yet.
@@ -71,10 +90,32 @@ It is planned and not built yet.
 // flags reads the flags of a command. Asked for help it prints the command's
 // usage and returns flag.ErrHelp.
 func (p *program) flags(name string, args []string, declare func(*flag.FlagSet)) error {
+	names, err := p.flagsAndNames(name, args, declare)
+	if err == nil && len(names) > 0 {
+		help := "router --help"
+		if name != "" {
+			help = "router " + name + " --help"
+		}
+		return usageError("argument %q is not understood; see %s", names[0], help)
+	}
+	return err
+}
+
+// flagsAndNames is flags for a command that takes names, too, before, after or
+// between its flags.
+func (p *program) flagsAndNames(name string, args []string, declare func(*flag.FlagSet)) (names []string, err error) {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	declare(f)
-	err := f.Parse(args)
+	for rest := args; ; rest = rest[1:] {
+		if err = f.Parse(rest); err != nil {
+			break
+		}
+		if rest = f.Args(); len(rest) == 0 {
+			break
+		}
+		names = append(names, rest[0])
+	}
 	help := "router --help"
 	if name != "" {
 		help = "router " + name + " --help"
@@ -82,13 +123,11 @@ func (p *program) flags(name string, args []string, declare func(*flag.FlagSet))
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(p.stdout, usages[name])
-		return err
+		return nil, err
 	case err != nil:
-		return usageError("%v; see %s", err, help)
-	case f.NArg() > 0:
-		return usageError("argument %q is not understood; see %s", f.Arg(0), help)
+		return nil, usageError("%v; see %s", err, help)
 	}
-	return nil
+	return names, nil
 }
 
 // help prints the usage of a command.

@@ -55,6 +55,7 @@ func (f *openFile) size() int64 { return f.rows.Size() + f.origins.size() }
 // workers add to it; after the trigger nothing is added and the stages behind
 // fill hand it on.
 type cut struct {
+	id       string
 	plan     *plan
 	since    time.Time // when its first record came; zero while there is none
 	from, to catalog.Offsets
@@ -83,7 +84,7 @@ type age struct {
 
 // newCut opens a cut that follows plan. Uploads of its files end with work.
 func newCut(work context.Context, p *plan) *cut {
-	c := &cut{plan: p, counts: catalog.Counts{}}
+	c := &cut{id: newID(), plan: p, counts: catalog.Counts{}}
 	c.uploads, c.ctx = errgroup.WithContext(work)
 	c.uploads.SetLimit(uploadsMax)
 	return c

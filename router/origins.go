@@ -57,6 +57,7 @@ func (o *origins) each(visit func(topicPartition, stretch)) {
 type originsJSON struct {
 	Ingest  string                `json:"ingest"`
 	File    string                `json:"file"` // the random part of the file's name: a copy under another name has it, too
+	Cut     string                `json:"cut"`  // of the cut: no other has offsets between those that its files have
 	Cluster string                `json:"cluster,omitempty"`
 	Topics  map[string]topicSpans `json:"topics"`
 }
@@ -66,9 +67,9 @@ type topicSpans struct {
 	Offsets [][4]int64 `json:"offsets"` // partition, first, last, rows
 }
 
-// encode writes the origins of a file with that id.
-func (o *origins) encode(ingest, file string, s catalog.Source) []byte {
-	j := originsJSON{Ingest: ingest, File: file, Cluster: s.Cluster, Topics: map[string]topicSpans{}}
+// encode writes the origins of a file, given its own id and its cut's.
+func (o *origins) encode(ingest, file, cut string, s catalog.Source) []byte {
+	j := originsJSON{Ingest: ingest, File: file, Cut: cut, Cluster: s.Cluster, Topics: map[string]topicSpans{}}
 	o.each(func(p topicPartition, s stretch) {
 		t := j.Topics[p.topic]
 		t.Offsets = append(t.Offsets, [4]int64{int64(p.partition), s.first, s.last, s.rows})

@@ -61,7 +61,7 @@ func (in *ingest) compile(schema *iceberg.Schema, spec iceberg.PartitionSpec) (*
 func (in *ingest) write(c *cut, f *openFile) (err error) {
 	defer caught(&err, "encode "+in.cfg.Table)
 	id := newID()
-	f.rows.Note(originsKey, f.origins.encode(in.cfg.Name, id, *in.source.Load()))
+	f.rows.Note(originsKey, f.origins.encode(in.cfg.Name, id, c.id, *in.source.Load()))
 	file, err := f.rows.Finish()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", in.cfg.Table, err)
