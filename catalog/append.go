@@ -179,6 +179,7 @@ type course struct {
 	pending *attempt // sent, and not settled
 	doubt   *attempt // sent, not in the table when last looked, and not proven dead
 	last    error
+	bare    bool // append only, and leave expiry to a later commit
 }
 
 // attempt is one commit that was sent.
@@ -278,8 +279,11 @@ func (t *Table) settled(ctx context.Context, co *course, s *state, ch change, fr
 	a.Head, a.By = headID(s.meta), madeBy(s.meta.CurrentSnapshot())
 	if moved {
 		a.Outcome = "conflict"
-	} else if !p.refusal {
-		co.doubt = p
+	} else {
+		co.bare = true // it may be the expiry that was refused: a publish came to hold a snapshot
+		if !p.refusal {
+			co.doubt = p
+		}
 	}
 	co.last = p.err
 	if limit := t.options.CommitAttempts; limit > 0 && co.sent >= limit {
@@ -294,7 +298,7 @@ func (t *Table) settled(ctx context.Context, co *course, s *state, ch change, fr
 // attempt builds, stores and sends one commit. done: it landed.
 func (t *Table) attempt(ctx context.Context, co *course, s *state, ch change, from Ledger) (c Commit, done bool, err error) {
 	began := time.Now()
-	st, err := t.stage(ctx, s, ch, from)
+	st, err := t.stage(ctx, s, ch, from, co.bare)
 	if err == nil {
 		err = t.put(ctx, s, st)
 	}

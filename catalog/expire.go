@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/apache/iceberg-go/table"
+	"go.uber.org/zap"
 )
 
 // expiredMax bounds the snapshots that one commit expires.
@@ -22,28 +25,53 @@ func (t *Table) expire(st *staged, meta table.Metadata) {
 	if keep <= 0 || !t.mayExpire(meta) {
 		return
 	}
-	named := map[int64]bool{}
-	for _, ref := range meta.Refs() {
-		named[ref.SnapshotID] = true
+	named, held := map[int64]bool{}, map[int64]bool{}
+	tags := holds(meta)
+	if id, ok := tags[horizonTag]; ok {
+		st.horizon = &id
+		if len(tags) == 1 {
+			st.dropHorizon = true // somebody removed the hold, but not what comes with it
+		}
 	}
-	held := map[int64]bool{}
-	for _, id := range holds(meta) {
-		held[id] = true
+	for name, ref := range meta.Refs() {
+		if name == horizonTag && st.dropHorizon {
+			continue
+		}
+		_, hold := tags[name]
+		named[ref.SnapshotID], held[ref.SnapshotID] = true, held[ref.SnapshotID] || hold
 	}
-	place := 1 // the new head
+	place, back := 1, 0 // the new head's; what is held back
 	for s := range ancestors(meta, meta.CurrentSnapshot()) {
 		place++
-		if held[s.SnapshotID] {
-			st.expired = st.expired[:0] // what follows it is still to be read
+		if held[s.SnapshotID] { // what follows it is still to be read
+			back += len(st.expired)
+			st.expired = st.expired[:0]
 		}
 		if place > keep && !named[s.SnapshotID] && isOurSnapshot(s) {
 			st.expired = append(st.expired, *s)
 		}
 	}
-	st.horizon = horizon(meta)
+	t.tellHeld(back, tags)
 	if extra := len(st.expired) - expiredMax; extra > 0 {
 		st.expired = st.expired[extra:] // the oldest go first
 	}
+}
+
+// heldManyMin is how many snapshots a hold may keep from expiring before it is told.
+const heldManyMin = 500
+
+// tellHeld warns when a hold keeps many snapshots, and again when they have doubled.
+func (t *Table) tellHeld(back int, tags map[string]int64) {
+	if back == 0 {
+		t.heldTold = 0
+		return
+	}
+	if back < max(heldManyMin, 2*t.heldTold) {
+		return
+	}
+	t.heldTold = back
+	t.log.Warn("a publish keeps old snapshots from expiring: see that it runs, or release its hold by removing its tag",
+		zap.Int("snapshots", back), zap.Strings("tags", slices.Sorted(maps.Keys(tags))))
 }
 
 // mayExpire obeys the table's owner.

@@ -84,6 +84,23 @@ func (v *View) Live(ctx context.Context, id int64) ([]DataFile, error) {
 	return out, nil
 }
 
+// Lost returns what the table still shows of a gap: the data files at the oldest
+// kept snapshot that were added in the gap. There were these at least; those that
+// were deleted or compacted in the gap have left no trace, and a compaction's
+// own files are among them, with older rows. Nothing is known, nil, when the
+// position's sequence number isn't.
+//
+// Errors: as for Live.
+func (v *View) Lost(ctx context.Context, gap *GapError) ([]DataFile, error) {
+	if gap.MissingMax() == 0 {
+		return nil, nil
+	}
+	live, err := v.Live(ctx, gap.Kept[0].ID)
+	return slices.DeleteFunc(live, func(f DataFile) bool {
+		return f.Sequence <= gap.Position.Sequence || f.Snapshot == gap.Kept[0].ID
+	}), err
+}
+
 // list reads the snapshot's manifests: all, or only what it added.
 func (v *View) list(ctx context.Context, id int64, added bool) ([]DataFile, error) {
 	s, err := v.snapshot(id)
@@ -100,6 +117,9 @@ func (v *View) list(ctx context.Context, id int64, added bool) ([]DataFile, erro
 		manifests = slices.DeleteFunc(manifests, func(m iceberg.ManifestFile) bool { return !mayAdd(m, id) })
 	}
 	for i, m := range manifests {
+		if i == 0 || m.SnapshotID() != manifests[i-1].SnapshotID() {
+			l.group++
+		}
 		if err := l.read(ctx, i, m); err != nil {
 			return nil, gone(fmt.Errorf("manifest %s: %w", m.FilePath(), err))
 		}
@@ -145,6 +165,7 @@ func gone(err error) error {
 type listing struct {
 	view    *View
 	only    int64 // if not 0: files that this snapshot added
+	group   int   // counts runs of manifests that one snapshot wrote
 	files   []listed
 	tuples  map[string]*tuple
 	key     []byte
@@ -154,8 +175,8 @@ type listing struct {
 // listed is a data file with its place in the manifest list.
 type listed struct {
 	DataFile
-	tuple    *tuple
-	manifest int
+	tuple           *tuple
+	group, manifest int
 }
 
 // read visits the entries of one manifest.
@@ -227,21 +248,21 @@ func (l *listing) entry(place int, spec *iceberg.PartitionSpec, e iceberg.Manife
 	if id := f.FirstRowID(); id != nil {
 		d.FirstRowID = *id
 	}
-	l.files = append(l.files, listed{d, t, place})
+	l.files = append(l.files, listed{d, t, l.group, place})
 	return nil
 }
 
 // finish orders the files and gives each its deletes.
 func (l *listing) finish(byAge bool) []DataFile {
 	if byAge {
-		// Files of format version 1 have no sequence number, but their manifests
-		// come newest first.
+		// Files of format version 1 have no sequence number, but the manifests of
+		// younger snapshots come before those of older ones.
 		slices.SortStableFunc(l.files, func(a, b listed) int {
 			switch {
 			case a.Sequence != b.Sequence:
 				return int(min(max(a.Sequence-b.Sequence, -1), 1))
-			case a.Sequence == 0:
-				return b.manifest - a.manifest
+			case a.Sequence == 0 && a.group != b.group:
+				return b.group - a.group
 			}
 			return a.manifest - b.manifest
 		})

@@ -73,7 +73,7 @@ func TestFollow(t *testing.T) {
 			var commits []Commit
 			at := begin.At
 			var got []int64
-			for i := range int64(40) {
+			for i := range int64(25) {
 				a := next(t, tbl, i*10, 10, 1+int(i)%7)
 				appends = append(appends, a)
 				commits = append(commits, mustAppend(t, tbl, a))
@@ -162,6 +162,10 @@ func TestFollowAcrossExpiry(t *testing.T) {
 			}
 			if gap.MissingMax() != want {
 				t.Errorf("after snapshot %d of 10: at most %d are missing, want %d", i+1, gap.MissingMax(), want)
+			}
+			lost, lostErr := v.Lost(t.Context(), gap)
+			if lostErr != nil || len(lost) != 2*int(want) || want > 0 && lost[0].Snapshot != line[i+1].ID {
+				t.Errorf("after snapshot %d of 10: %d files were lost, want %d; %v", i+1, len(lost), 2*want, lostErr)
 			}
 			if !errorsContain(err, "shop.orders", fmt.Sprint(at.ID), fmt.Sprint(line[6].ID), fmt.Sprint(line[5].ID)) {
 				t.Errorf("the gap isn't named: %v", err)
@@ -364,5 +368,38 @@ func TestFollowStarts(t *testing.T) {
 	}
 	if s, err := v.StartSince(line[4].Time); err != nil || s.At.ID != line[3].ID {
 		t.Errorf("since a kept one: %+v, %v", s, err)
+	}
+}
+
+// TestAncestorsAreCheap: walking the history costs the same for each snapshot, however many there are.
+func TestAncestorsAreCheap(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	w.table(c, TableOptions{})
+	var updates []table.Update
+	meta := metaOf(t, c, "shop.orders")
+	head := meta.CurrentSnapshot()
+	parent, list := head.SnapshotID, head.ManifestList
+	const n = 300
+	for i := range int64(n) {
+		before := parent
+		s := table.Snapshot{SnapshotID: 1000 + i, ParentSnapshotID: &before, SequenceNumber: head.SequenceNumber + i + 1, TimestampMs: meta.LastUpdatedMillis() + i + 1,
+			ManifestList: list, Summary: &table.Summary{Operation: table.OpAppend}, SchemaID: head.SchemaID}
+		updates = append(updates, table.NewAddSnapshotUpdate(&s))
+		parent = s.SnapshotID
+	}
+	commit(t, c, append(updates, table.NewSetSnapshotRefUpdate(table.MainBranch, parent, table.BranchRef, 0, 0, 0))...)
+	meta = metaOf(t, c, "shop.orders")
+	walk := func() (seen int) {
+		for range ancestors(meta, meta.CurrentSnapshot()) {
+			seen++
+		}
+		return seen
+	}
+	if seen := walk(); seen != n+1 {
+		t.Fatalf("%d ancestors, want %d", seen, n+1)
+	}
+	if allocations := testing.AllocsPerRun(5, func() { walk() }) / n; allocations > 40 {
+		t.Errorf("%.0f allocations a snapshot", allocations)
 	}
 }

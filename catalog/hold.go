@@ -34,13 +34,14 @@ const (
 // who follows the table may go on, but an expiry may overtake it.
 type HoldError struct {
 	Table, Publish string
-	Snapshot       int64 // 0: it was to be released
+	Released       bool  // it was to be released
+	Snapshot       int64 // that was to be held
 	Err            error
 }
 
 func (e *HoldError) Error() string {
 	what := fmt.Sprintf("hold snapshot %d of table %s", e.Snapshot, e.Table)
-	if e.Snapshot == 0 {
+	if e.Released {
 		what = fmt.Sprintf("release the hold on table %s", e.Table)
 	}
 	return fmt.Sprintf("%s for publish %s: %v", what, e.Publish, e.Err)
@@ -51,26 +52,27 @@ func (e *HoldError) Unwrap() error { return e.Err }
 // Hold names the snapshot that the publish has reached by a tag,
 // "router_publish_NAME", in place of the one that it held before. While the hold
 // is there no ingest of this program expires that snapshot, nor any that follows it
-// in the head's history. It is idempotent, and without a commit when the tag is
-// there already. It takes its turn with other writers; an append that meets it
-// is tried again.
+// in the head's history. Of a snapshot that was expired, and of 0, the place before
+// the first, the one that follows is held. It is idempotent, and without a
+// commit when the tag is there already. It takes its turn with other writers; an
+// append that meets it is tried again.
 //
-// Every error is a *HoldError: a snapshot that the table doesn't have any more
-// wraps ErrSnapshotGone; read-only credentials are not tried twice.
+// Every error is a *HoldError. ErrSnapshotGone: neither the snapshot nor the one
+// that follows it is in the table. Read-only credentials are not tried twice.
 func (t *Table) Hold(ctx context.Context, publish string, snapshot int64) error {
-	if publish == "" || snapshot == 0 {
-		panic(fmt.Sprintf("hold of publish %q at snapshot %d", publish, snapshot))
-	}
-	return t.changeHold(ctx, publish, snapshot)
+	return t.changeHold(ctx, publish, &snapshot)
 }
 
 // Release removes the publish's hold. It is idempotent. Errors are as for Hold.
 func (t *Table) Release(ctx context.Context, publish string) error {
-	return t.changeHold(ctx, publish, 0)
+	return t.changeHold(ctx, publish, nil)
 }
 
 // changeHold loads the table and commits until the hold is as it should be.
-func (t *Table) changeHold(ctx context.Context, publish string, snapshot int64) error {
+func (t *Table) changeHold(ctx context.Context, publish string, snapshot *int64) error {
+	if publish == "" {
+		panic("hold of a publish without a name")
+	}
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
 	co := &course{}
@@ -86,12 +88,12 @@ func (t *Table) changeHold(ctx context.Context, publish string, snapshot int64) 
 				continue
 			}
 		}
-		return &HoldError{t.name, publish, snapshot, t.catalog.scrub.error(err)}
+		return &HoldError{t.name, publish, snapshot == nil, deref(snapshot), t.catalog.scrub.error(err)}
 	}
 }
 
 // tryHold is one try. done: the table shows the hold as it should be.
-func (t *Table) tryHold(ctx context.Context, tag string, snapshot int64) (done bool, err error) {
+func (t *Table) tryHold(ctx context.Context, tag string, snapshot *int64) (done bool, err error) {
 	s, err := t.reload(ctx)
 	if err != nil {
 		if errors.Is(err, ErrReplaced) {
@@ -99,8 +101,13 @@ func (t *Table) tryHold(ctx context.Context, tag string, snapshot int64) (done b
 		}
 		return false, err
 	}
-	if snapshot != 0 && s.meta.SnapshotByID(snapshot) == nil {
-		return false, &unfitError{ErrSnapshotGone}
+	if snapshot != nil {
+		if s.meta.CurrentSnapshot() == nil {
+			return true, nil // there is nothing that could be expired
+		}
+		if snapshot = holdable(s.meta, *snapshot); snapshot == nil {
+			return false, &unfitError{ErrSnapshotGone}
+		}
 	}
 	requires, updates := holdChange(s.meta, tag, snapshot)
 	if len(updates) == 0 {
@@ -121,9 +128,22 @@ func (t *Table) tryHold(ctx context.Context, tag string, snapshot int64) (done b
 	return false, err
 }
 
-// holdChange makes the commit that lets tag name snapshot, or nothing (0): no
+// holdable returns the snapshot called id, or else the one that follows it in the head's history, or nil.
+func holdable(meta table.Metadata, id int64) *int64 {
+	if meta.SnapshotByID(id) != nil {
+		return &id
+	}
+	for s := range ancestors(meta, meta.CurrentSnapshot()) {
+		if deref(s.ParentSnapshotID) == id {
+			return &s.SnapshotID
+		}
+	}
+	return nil
+}
+
+// holdChange makes the commit that lets tag name snapshot, or nothing (nil): no
 // updates when it is so already.
-func holdChange(meta table.Metadata, tag string, snapshot int64) (requires []table.Requirement, updates []table.Update) {
+func holdChange(meta table.Metadata, tag string, snapshot *int64) (requires []table.Requirement, updates []table.Update) {
 	held := holds(meta)
 	set := func(name string, from, to *int64) {
 		requires = append(requires, table.AssertRefSnapshotID(name, from))
@@ -141,13 +161,10 @@ func holdChange(meta table.Metadata, tag string, snapshot int64) (requires []tab
 		return nil
 	}
 	requires = append(requires, table.AssertTableUUID(meta.TableUUID()))
-	before := at(tag)
-	if snapshot != 0 {
-		set(tag, before, &snapshot)
-		held[tag] = snapshot
-	} else {
-		set(tag, before, nil)
-		delete(held, tag)
+	set(tag, at(tag), snapshot)
+	delete(held, tag)
+	if snapshot != nil {
+		held[tag] = *snapshot
 	}
 	set(horizonTag, at(horizonTag), oldestHeld(meta, held))
 	return requires, updates
@@ -157,7 +174,7 @@ func holdChange(meta table.Metadata, tag string, snapshot int64) (requires []tab
 func holds(meta table.Metadata) map[string]int64 {
 	out := map[string]int64{}
 	for name, ref := range meta.Refs() {
-		if ref.SnapshotRefType == table.TagRef && (name == horizonTag || strings.HasPrefix(name, holdPrefix)) {
+		if name == horizonTag || strings.HasPrefix(name, holdPrefix) {
 			out[name] = ref.SnapshotID
 		}
 	}
@@ -185,12 +202,4 @@ func oldestHeld(meta table.Metadata, held map[string]int64) (id *int64) {
 		return nil
 	}
 	return &oldest.SnapshotID
-}
-
-// horizon returns where the horizon is, nil when nothing is held.
-func horizon(meta table.Metadata) *int64 {
-	if id, ok := holds(meta)[horizonTag]; ok {
-		return &id
-	}
-	return nil
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/iceberg-go/table"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -114,6 +117,81 @@ func TestHoldCostsNothing(t *testing.T) {
 	}
 	if commits != 2 {
 		t.Errorf("%d commits, want 2", commits)
+	}
+}
+
+// TestHoldByHand: somebody removes the tag of a publish that isn't there any
+// more. Expiry goes on, and nothing of the hold is left.
+func TestHoldByHand(t *testing.T) {
+	for _, rest := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rest=%t", rest), func(t *testing.T) {
+			w := newWorld(t)
+			c := w.open()
+			if rest {
+				_, uri := w.serve()
+				c = w.openREST(uri)
+			}
+			core, logs := observer.New(zap.WarnLevel)
+			tbl := w.table(c, TableOptions{ExpireKeep: 3})
+			tbl.log = zap.New(core)
+			reader, v := w.follow(c)
+			at, _ := v.Head()
+			if err := reader.Hold(t.Context(), "mirror", at.ID); err != nil {
+				t.Fatal(err)
+			}
+			for i := range int64(6) {
+				mustAppend(t, tbl, next(t, tbl, i*10, 10, 1))
+			}
+			if n := len(metaOf(t, c, "shop.orders").Snapshots()); n != 7 {
+				t.Errorf("%d snapshots, want all 7", n)
+			}
+			commit(t, c, table.NewRemoveSnapshotRefUpdate(holdPrefix+"mirror"))
+			mustAppend(t, tbl, next(t, tbl, 60, 10, 1))
+			meta := metaOf(t, c, "shop.orders")
+			if n := len(meta.Snapshots()); n != 3 || len(holds(meta)) != 0 {
+				t.Errorf("%d snapshots, want 3; holds %v", n, holds(meta))
+			}
+			tbl.tellHeld(heldManyMin, map[string]int64{"router_publish_mirror": 1})
+			tbl.tellHeld(heldManyMin+1, nil)
+			tbl.tellHeld(2*heldManyMin, nil)
+			if logs.Len() != 2 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()), "router_publish_mirror") {
+				t.Errorf("%d warnings: %v", logs.Len(), logs.All())
+			}
+		})
+	}
+}
+
+// TestHoldOfWhatFollows: a position whose snapshot is gone, or that is before the first.
+func TestHoldOfWhatFollows(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	tbl := w.table(c, TableOptions{ExpireKeep: 3})
+	reader, v := w.follow(c)
+	root, _ := v.Head()
+	if err := reader.Hold(t.Context(), "mirror", 0); err != nil {
+		t.Fatal(err)
+	}
+	if held := holds(metaOf(t, c, "shop.orders")); held[holdPrefix+"mirror"] != root.ID {
+		t.Errorf("from the beginning: %v, want %d", held, root.ID)
+	}
+	if err := reader.Release(t.Context(), "mirror"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(6) {
+		mustAppend(t, tbl, next(t, tbl, i*10, 10, 1))
+	}
+	line, err := mustFollow(t, reader).line()
+	if err != nil || len(line) != 3 {
+		t.Fatal(line, err)
+	}
+	if err := reader.Hold(t.Context(), "mirror", line[0].Parent); err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(6) {
+		mustAppend(t, tbl, next(t, tbl, 60+i*10, 10, 1))
+	}
+	if after, err := mustFollow(t, reader).After(Snapshot{ID: line[0].Parent}); err != nil || len(after) != 9 {
+		t.Errorf("after the parent of the oldest kept: %v, %v", after, err)
 	}
 }
 

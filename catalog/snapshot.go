@@ -31,7 +31,9 @@ type staged struct {
 	merge     *merged                // the prepared merge that it takes in
 	expired   []table.Snapshot       // the snapshots that it takes out
 	horizon   *int64                 // the oldest held snapshot, as seen when they were chosen
-	tally     tally
+	// dropHorizon: nothing is held any more.
+	dropHorizon bool
+	tally       tally
 }
 
 // object is a file of the table's metadata.
@@ -43,10 +45,11 @@ type object struct {
 // tally counts what an append adds.
 type tally struct{ rows, files, bytes, partitions int64 }
 
-// stage builds the snapshot for a change on top of s. It only reads; nothing is stored yet.
+// stage builds the snapshot for a change on top of s. It only reads; nothing is
+// stored yet. A bare one expires nothing.
 //
 // Source: Iceberg spec, "Snapshots", "Manifests", "Manifest Lists", "Commit Conflict Resolution".
-func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger) (*staged, error) {
+func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger, bare bool) (*staged, error) {
 	meta := s.meta
 	base := meta.CurrentSnapshot()
 	st := &staged{base: base, ledger: ch.move(from, nextSequence(meta)), added: map[string]*carried{}}
@@ -72,7 +75,9 @@ func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger) (*s
 		return nil, err
 	}
 	st.snapshot.Summary = summary(base, st.tally, st.ledger.summary(t.keys, ch.id))
-	t.expire(st, meta)
+	if !bare {
+		t.expire(st, meta)
+	}
 	st.assemble(meta, iceberg.Properties{t.keys.ledger: st.ledger.encode(true)})
 	return st, nil
 }
@@ -106,8 +111,11 @@ func (st *staged) assemble(meta table.Metadata, properties iceberg.Properties) {
 		for i, x := range st.expired {
 			ids[i] = x.SnapshotID
 		}
-		st.updates = append(st.updates, table.NewRemoveSnapshotsUpdate(ids, false))
 		st.requires = append(st.requires, table.AssertRefSnapshotID(horizonTag, st.horizon))
+		if st.dropHorizon {
+			st.updates = append(st.updates, table.NewRemoveSnapshotRefUpdate(horizonTag))
+		}
+		st.updates = append(st.updates, table.NewRemoveSnapshotsUpdate(ids, false))
 	}
 }
 

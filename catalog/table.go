@@ -53,6 +53,7 @@ type Table struct {
 	waste waste
 
 	skewTold bool
+	heldTold int
 }
 
 // Table opens the table called name ("ns.table", "a.b.table"). When it isn't
