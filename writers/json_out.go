@@ -52,7 +52,7 @@ func (r *Rows) window(i int) int {
 func (r *Rows) RowNumber(i int) int64 { return r.first + int64(r.window(i)) }
 
 // AppendJSON appends row i as a JSON object without white space, and returns
-// the extended slice. For a row that JSON can't say it returns to as it was and
+// the extended slice; all of to's capacity may be written to. For a row that JSON can't say it returns to as it was and
 // a *RowError; other rows are not concerned. The fields are in the order of the
 // table's schema:
 //
@@ -113,15 +113,14 @@ func (r *Rows) fields(to []byte, n *outNode, row int) []byte {
 		case outLeaf:
 			l := leaves[c.leaf]
 			slot := l.off + row
-			if l.plan.maxDef > 0 && l.def[slot] != l.plan.maxDef {
-				to = append(to, c.null...)
-				continue
+			switch {
+			case c.def > 0 && l.def[slot] != c.def:
+				to = appendShort(to, c.null, len(c.null))
+			case l.texts != nil:
+				to = l.texts.append(to, l.number[slot])
+			default:
+				to = append(r.value(appendShort(to, c.prefix, len(c.prefix)), c, l, slot), ',')
 			}
-			if l.numbered && l.pages.dictionary.text.built {
-				to = append(to, l.pages.dictionary.text.of(l.number[slot])...)
-				continue
-			}
-			to = append(r.value(append(to, c.prefix...), c, l, slot), ',')
 		case outConstant:
 			to = append(to, c.text...)
 		case outStruct:
@@ -168,10 +167,10 @@ func (r *Rows) field(to []byte, n *outNode) []byte {
 		if def != l.plan.maxDef {
 			return append(to, n.null...)
 		}
-		if l.numbered && l.pages.dictionary.text.built {
-			return append(to, l.pages.dictionary.text.of(l.number[slot])...)
+		if l.texts != nil {
+			return l.texts.append(to, l.number[slot])
 		}
-		return append(r.value(append(to, n.prefix...), n, l, slot), ',')
+		return append(r.value(appendShort(to, n.prefix, len(n.prefix)), n, l, slot), ',')
 	}
 	if def < n.def {
 		r.pass(n)
@@ -226,7 +225,17 @@ func (r *Rows) pass(n *outNode) {
 
 // value appends a value that is there.
 func (r *Rows) value(to []byte, n *outNode, l *scanLeaf, slot int) []byte {
-	if l.plan.bytes {
+	switch {
+	case n.form.op == outInteger && !n.form.quoted:
+		return appendInteger(to, l.integer(slot))
+	case n.form.op == outString:
+		b := l.octets(slot)
+		to, ok := appendEscaped(append(to, '"'), b)
+		if !ok {
+			r.refuse(n, n.form.whyNot(b))
+		}
+		return append(to, '"')
+	case l.plan.bytes:
 		return r.appendBytes(to, n, l.octets(slot))
 	}
 	return r.appendNumber(to, n, l.integer(slot))
@@ -289,14 +298,34 @@ func (f *outForm) whyNot(b []byte) string {
 // dictionaryText has the JSON of all values of a dictionary, prefix and comma
 // included, so that a value is a copy.
 type dictionaryText struct {
-	tried bool
 	built bool
 	bytes []byte
 	ends  []uint32 // one more than values
 }
 
-func (t *dictionaryText) of(number uint32) []byte {
-	return t.bytes[t.ends[number]:t.ends[number+1]]
+func (t *dictionaryText) append(to []byte, number uint32) []byte {
+	from, end := t.ends[number], t.ends[number+1]
+	return appendShort(to, t.bytes[from:], int(end-from))
+}
+
+// shortBytes is how much appendShort copies at once.
+const shortBytes = 32
+
+// appendShort appends the first n bytes of s. Short texts are most of a row:
+// where there is room behind both, a copy of fixed size is cheaper than a call
+// that looks at the size first.
+func appendShort(to, s []byte, n int) []byte {
+	at := len(to)
+	if n <= shortBytes && cap(s) >= shortBytes && cap(to)-at >= shortBytes {
+		*(*[shortBytes]byte)(to[at : at+shortBytes]) = *(*[shortBytes]byte)(s[:shortBytes])
+		return to[:at+n]
+	}
+	return append(to, s[:n]...)
+}
+
+// roomy returns s with the room behind it that appendShort likes.
+func roomy(s []byte) []byte {
+	return append(make([]byte, 0, len(s)+shortBytes), s...)
 }
 
 // dictionaryTextMax bounds the text of a dictionary, which writers keep below
@@ -322,5 +351,6 @@ func (t *dictionaryText) build(d *scanDictionary, n *outNode, inBytes bool) {
 		t.bytes = append(t.bytes, ',')
 		t.ends = append(t.ends, uint32(len(t.bytes)))
 	}
+	t.bytes = append(t.bytes, make([]byte, shortBytes)...)
 	t.built = true
 }

@@ -238,12 +238,34 @@ func appendFloat(to []byte, v float64, bits int) []byte {
 	case v < -math.MaxFloat64:
 		return append(to, `"-Infinity"`...)
 	}
+	if short, ok := appendShortFloat(to, v, bits); ok {
+		return short
+	}
 	size := math.Abs(v)
 	form := byte('f')
 	if size != 0 && (size < 1e-6 || size >= 1e21) {
 		form = 'e'
 	}
 	return strconv.AppendFloat(to, v, form, -1, bits)
+}
+
+// appendShortFloat appends numbers of few digits, as prices are, where it takes
+// no search to see that no shorter text means them.
+func appendShortFloat(to []byte, v float64, bits int) ([]byte, bool) {
+	const unit = 1e4
+	most := 1e15 // so many digits a double always keeps
+	if bits == 32 {
+		most = 1e6
+	}
+	scaled := math.Round(v * unit)
+	if scaled == 0 || scaled >= most || scaled <= -most {
+		return to, false
+	}
+	if back := scaled / unit; back != v && (bits == 64 || float64(float32(back)) != v) {
+		return to, false
+	}
+	to = appendFraction(to, int64(scaled), unit)
+	return to, true
 }
 
 // appendUUID appends 8-4-4-4-12 hex digits.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/apache/iceberg-go"
+	"golang.org/x/sync/errgroup"
 )
 
 // Scan reads the rows of a table's Parquet data files, its own and those of
@@ -172,6 +173,7 @@ type ScanFile struct {
 	row     int64 // of the file, that comes next
 	taken   int   // rows of the last batch's window
 	deleted []int64
+	fetches *errgroup.Group // windows of a distant object; nil: none
 }
 
 // Open reads the footer of a file and prepares its rows. Errors name the file,
@@ -189,6 +191,10 @@ func (s *Scan) Open(in ScanInput) (f *ScanFile, err error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("file %s: %w", in.Name, err)
+	}
+	if d, ok := in.Object.(distant); ok && d.Distant() {
+		f.fetches = new(errgroup.Group)
+		f.fetches.SetLimit(extentsAheadMax)
 	}
 	for i := range f.plan.leaves {
 		l := s.leaves.Get().(*scanLeaf)
@@ -259,7 +265,7 @@ func (f *ScanFile) Next(to *Rows) (err error) {
 		n := f.inGroup - f.horizon
 		for _, l := range f.leaves {
 			if l.avail == 0 {
-				if err := f.fill(l); err != nil {
+				if err := l.fill(int(f.inGroup - f.horizon)); err != nil {
 					return f.columnError(l, err)
 				}
 			}
@@ -270,22 +276,6 @@ func (f *ScanFile) Next(to *Rows) (err error) {
 			return nil
 		}
 	}
-}
-
-// fill decodes a leaf's next rows, and the texts of a dictionary.
-func (f *ScanFile) fill(l *scanLeaf) error {
-	if err := l.fill(int(f.inGroup - f.horizon)); err != nil {
-		return err
-	}
-	d := &l.pages.dictionary
-	if l.numbered && !d.text.tried {
-		d.text.tried = true
-		// Worth it where most values come up again.
-		if n := l.text; n != nil && l.worth() {
-			d.text.build(d, n, l.plan.bytes)
-		}
-	}
-	return nil
 }
 
 // consume moves past the rows of the last batch.
@@ -319,7 +309,7 @@ func (f *ScanFile) openGroup() error {
 	window := scanWindowBytes(len(f.leaves))
 	for _, l := range f.leaves {
 		c := &g.chunks[l.plan.column]
-		if err := l.open(c, f.input.Object, f.footer.at, window); err != nil {
+		if err := l.open(c, f.input.Object, f.footer.at, window, f.fetches); err != nil {
 			return f.columnError(l, err)
 		}
 		if l.plan.maxRep == 0 && c.values != g.rows {
@@ -363,13 +353,16 @@ func (f *ScanFile) Close() error {
 		f.scan.leaves.Put(l)
 	}
 	f.leaves, f.footer = nil, &fileFooter{}
+	if f.fetches != nil {
+		return f.fetches.Wait() // all have settled
+	}
 	return nil
 }
 
 // Windows are as large as makes requests few, and keeps those of all columns
-// together within scanWindowsBytesMax.
+// together within scanWindowsBytesMax; of distant objects there are two each.
 const (
-	scanWindowsBytesMax = 32 << 20
+	scanWindowsBytesMax = 16 << 20
 	scanWindowMax       = 1 << 20
 	scanWindowMin       = 64 << 10
 )

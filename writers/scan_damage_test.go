@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/iceberg-go"
 	pq "github.com/parquet-go/parquet-go"
@@ -183,7 +184,18 @@ func TestScanStoreErrorAndClose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines, %d before", n, before)
+	noMoreGoroutines(t, before)
+}
+
+// noMoreGoroutines waits until there are no more goroutines than before, for
+// one that is joined may take a moment to be gone.
+func noMoreGoroutines(t testing.TB, before int) {
+	t.Helper()
+	for range 1000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

@@ -24,12 +24,18 @@ const (
 	contentEquality  = 2
 )
 
+// Source: Iceberg spec, "Reserved Field IDs".
+const (
+	filePathID = 2147483546
+	filePosID  = 2147483545
+)
+
 // positionSchema is that of position delete files. Source: Iceberg spec,
-// "Position Delete Files" and "Reserved Field IDs".
+// "Position Delete Files".
 func positionSchema() *iceberg.Schema {
 	return iceberg.NewSchema(0,
-		iceberg.NestedField{ID: 2147483546, Name: "file_path", Type: iceberg.PrimitiveTypes.String, Required: true},
-		iceberg.NestedField{ID: 2147483545, Name: "pos", Type: iceberg.PrimitiveTypes.Int64, Required: true})
+		iceberg.NestedField{ID: filePathID, Name: "file_path", Type: iceberg.PrimitiveTypes.String, Required: true},
+		iceberg.NestedField{ID: filePosID, Name: "pos", Type: iceberg.PrimitiveTypes.Int64, Required: true})
 }
 
 // DeletedRows returns the rows of a data file that its delete files delete,
@@ -58,7 +64,11 @@ func DeletedRows(data string, deletes []DeleteInput) ([]int64, error) {
 
 // readPositions appends the positions that a file has for a data file.
 func readPositions(to []int64, data string, in ScanInput) ([]int64, error) {
-	s, err := NewScan(positionSchema(), ScanOptions{Extra: []string{"file_path", "pos"}, Hidden: []string{"file_path", "pos"}})
+	pathID, posID := filePathID, filePosID
+	s, err := NewScan(positionSchema(), ScanOptions{
+		Extra: []string{"file_path", "pos"}, Hidden: []string{"file_path", "pos"},
+		NameMapping: iceberg.NameMapping{{Names: []string{"file_path"}, FieldID: &pathID}, {Names: []string{"pos"}, FieldID: &posID}}, // where a writer left the ids out
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // leafPlan is how a column of a file is read.
@@ -33,6 +35,7 @@ type scanLeaf struct {
 	rep      []uint8 // when plan.maxRep > 0
 	numbered bool    // values are number in pages.dictionary
 	number   []uint32
+	texts    *dictionaryText // of number; nil: it has none
 	fixed    []int64
 	views    []uint64
 	base     []byte   // what views point into
@@ -58,7 +61,7 @@ const scanRowsMax = 1024
 const scanEntriesMax = 64 << 20
 
 // open begins a column chunk.
-func (l *scanLeaf) open(c *fileChunk, object io.ReaderAt, end int64, window int) error {
+func (l *scanLeaf) open(c *fileChunk, object io.ReaderAt, end int64, window int, fetches *errgroup.Group) error {
 	p := l.plan
 	switch {
 	case c.encrypted || !c.there:
@@ -73,8 +76,7 @@ func (l *scanLeaf) open(c *fileChunk, object io.ReaderAt, end int64, window int)
 	v.physical, v.width, v.nanos = p.physical, p.width, p.nanos
 	l.off, l.avail, l.pageAt, l.pageRep, l.pageDef = 0, 0, 0, l.pageRep[:0], l.pageDef[:0]
 	l.chunkValues = c.values
-	l.pages.dictionary.text.built, l.pages.dictionary.text.tried = false, false
-	return l.pages.open(c, object, end, window)
+	return l.pages.open(c, object, end, window, fetches)
 }
 
 // fill decodes up to most rows into the window, at least one.
@@ -116,6 +118,7 @@ func (l *scanLeaf) page() error {
 func (l *scanLeaf) read(n, there int) error {
 	v := &l.pages.values
 	l.numbered = v.encoding == encodingDictionary || v.encoding == encodingPlainDictionary
+	l.texts = nil
 	switch {
 	case l.numbered:
 		l.number = sized(l.number, n)
@@ -126,7 +129,7 @@ func (l *scanLeaf) read(n, there int) error {
 			return errValues(fmt.Sprintf("number %d of a dictionary of %d", most, l.pages.dictionary.count))
 		}
 		spread(l.number, l.def, l.plan.maxDef, there)
-		return l.dictionary()
+		return l.openDictionary()
 	case l.plan.bytes:
 		l.views = sized(l.views, n)
 		if err := v.views(l.views[:there]); err != nil {
@@ -148,14 +151,27 @@ func (l *scanLeaf) read(n, there int) error {
 	}
 }
 
-// dictionary changes the dictionary's numbers to what the table's type has, once.
-func (l *scanLeaf) dictionary() error {
+// openDictionary changes the dictionary's numbers to what the table's type has,
+// and makes the texts of all values where that is worth it: where most come up
+// again. It does so once a dictionary.
+func (l *scanLeaf) openDictionary() error {
 	d := &l.pages.dictionary
-	if d.changed || l.plan.bytes {
-		return nil
+	if !d.changed {
+		d.changed = true
+		if !l.plan.bytes {
+			if err := l.plan.change.apply(d.fixed[:d.count]); err != nil {
+				return err
+			}
+		}
+		d.text.built = false
+		if l.text != nil && l.chunkValues >= 2*int64(d.count) {
+			d.text.build(d, l.text, l.plan.bytes)
+		}
 	}
-	d.changed = true
-	return l.plan.change.apply(d.fixed[:d.count])
+	if d.text.built {
+		l.texts = &d.text
+	}
+	return nil
 }
 
 func largest(numbers []uint32) uint32 {
@@ -262,7 +278,7 @@ func (l *scanLeaf) tailRow() error {
 			break
 		}
 	}
-	l.def, l.rep, l.numbered = t.Def, t.Rep, false
+	l.def, l.rep, l.numbered, l.texts = t.Def, t.Rep, false, nil
 	if l.plan.bytes {
 		l.base, l.views = t.Arena, sized(l.views, len(t.End))
 		from := 0
@@ -365,18 +381,16 @@ func (l *scanLeaf) skip(rows int64) error {
 	}
 }
 
-// worth tells whether most values of the dictionary come up more than once.
-func (l *scanLeaf) worth() bool { return l.chunkValues >= 2*int64(l.pages.dictionary.count) }
-
 // release forgets the file, and memory that is larger than most need.
 func (l *scanLeaf) release() {
+	l.pages.from.settle()
 	if cap(l.pages.raw)+cap(l.pages.dictionary.raw)+cap(l.pages.dictionary.text.bytes)+cap(l.tail.Arena)+
-		cap(l.pageRep)+cap(l.pages.values.own)+cap(l.pages.from.memory) > leafBytesKept {
+		cap(l.pageRep)+cap(l.pages.values.own)+cap(l.pages.from.memory)+cap(l.pages.from.ahead) > leafBytesKept {
 		*l = scanLeaf{}
 		return
 	}
-	l.plan, l.text, l.base, l.def, l.rep = nil, nil, nil, nil, nil
-	l.pages.from = extent{memory: l.pages.from.memory}
+	l.plan, l.text, l.texts, l.base, l.def, l.rep = nil, nil, nil, nil, nil, nil
+	l.pages.from = extent{memory: l.pages.from.memory, ahead: l.pages.from.ahead}
 	l.pages.def, l.pages.rep = hybrid{}, hybrid{}
 	v := &l.pages.values
 	*v = values{own: v.own, last: v.last, lengths: v.lengths, lengths2: v.lengths2}

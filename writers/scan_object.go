@@ -73,6 +73,11 @@ func (o *Object) Slice(at, n int64) []byte {
 	return body[at : at+n : at+n]
 }
 
+// Distant implements distant.
+func (o *Object) Distant() bool {
+	return o.size > objectWholeBytesMax && o.store.place.kind != kindFolder && o.store.place.kind != kindMemory
+}
+
 // getPart reads a part of an object, all of to.
 func (s *Store) getPart(ctx context.Context, location string, at int64, to []byte) error {
 	return s.retry(ctx, "get", always(location), 0, func(ctx context.Context, key string, alive func()) error {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"math/bits"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // scanPageBytesMax bounds a page before and after compression. Writers aim at
@@ -337,11 +339,11 @@ func sized[T any](s []T, n int) []T {
 }
 
 // open begins a column chunk.
-func (p *pages) open(c *fileChunk, object io.ReaderAt, end int64, window int) error {
+func (p *pages) open(c *fileChunk, object io.ReaderAt, end int64, window int, fetches *errgroup.Group) error {
 	if c.values < 0 || c.values > math.MaxInt64/16 || c.at < 4 || c.at >= end && c.values > 0 {
 		return fmt.Errorf("%d values at byte %d make no sense", c.values, c.at)
 	}
 	p.codec, p.left, p.entries, p.hasDictionary = c.codec, c.values, 0, false
-	p.from.open(object, c.at, end, max(0, c.stored), window)
+	p.from.open(object, c.at, end, max(0, c.stored), window, fetches)
 	return nil
 }

@@ -74,6 +74,7 @@ func (b *planBuilder) field(f iceberg.NestedField, n *fileNode, above string, in
 	if n == nil {
 		return out, b.absent(out, f)
 	}
+	out.prefix, out.null = roomy(out.prefix), roomy(out.null)
 	out.def, out.rep, out.entry = n.def, n.rep, n.entry
 	var err error
 	switch t := f.Type.(type) {
