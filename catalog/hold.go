@@ -170,6 +170,13 @@ func holdChange(meta table.Metadata, tag string, snapshot *int64) (requires []ta
 	return requires, updates
 }
 
+// Held returns the snapshot that the publish holds; false: it holds none, so it
+// has never been anywhere, or was released.
+func (v *View) Held(publish string) (int64, bool) {
+	id, ok := holds(v.state.meta)[holdPrefix+publish]
+	return id, ok
+}
+
 // holds returns the tags of all holds, and the horizon's, with their snapshots.
 func holds(meta table.Metadata) map[string]int64 {
 	out := map[string]int64{}

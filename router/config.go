@@ -11,14 +11,15 @@ import (
 // Config is everything an operator can turn. It is read from one TOML file
 // (Load) over the defaults (Default); config.example.toml is its manual.
 type Config struct {
-	MemoryMax   Bytes          `toml:"memory_max"`   // of the whole process, in bytes; see budget
-	StopTimeout time.Duration  `toml:"stop_timeout"` // from the stop signal to giving up on the last commits
-	OnFailure   string         `toml:"on_failure"`   // stop_ingest | stop_all
-	Kafka       KafkaConfig    `toml:"kafka"`
-	Catalog     CatalogConfig  `toml:"catalog"`
-	HTTP        HTTPConfig     `toml:"http"`
-	Log         LogConfig      `toml:"log"`
-	Ingest      []IngestConfig `toml:"ingest"`
+	MemoryMax   Bytes           `toml:"memory_max"`   // of the whole process, in bytes; see budget
+	StopTimeout time.Duration   `toml:"stop_timeout"` // from the stop signal to giving up on the last commits
+	OnFailure   string          `toml:"on_failure"`   // stop_ingest | stop_all
+	Kafka       KafkaConfig     `toml:"kafka"`
+	Catalog     CatalogConfig   `toml:"catalog"`
+	HTTP        HTTPConfig      `toml:"http"`
+	Log         LogConfig       `toml:"log"`
+	Ingest      []IngestConfig  `toml:"ingest"`
+	Publish     []PublishConfig `toml:"publish"`
 
 	secrets secrets    // what Redact hides
 	file    configFile // where the keys stand

@@ -13,9 +13,6 @@ import (
 // with a mistake in it, a key of another section, or something that is still to
 // come. It returns the neighbour, too.
 func unknownKey(section, name string, neighbours []string) (what, meant string) {
-	if section == "" && name == "publish" {
-		return "[[publish]] (Iceberg → Kafka) is planned and not built yet: this version would not run it; remove the section", ""
-	}
 	if near := nearest(name, neighbours); near != "" {
 		return fmt.Sprintf("unknown key (did you mean %q?)", near), near
 	}
@@ -43,8 +40,8 @@ func sectionsByKey() map[string][]string {
 				walk(f, "["+path+"]", path)
 			case f.Kind() == reflect.Pointer:
 				walk(f.Elem(), "["+path+"]", path)
-			case name == "ingest":
-				walk(f.Elem(), "[[ingest]]", path)
+			case name == "ingest" || name == "publish":
+				walk(f.Elem(), "[["+name+"]]", path)
 			}
 		}
 	}

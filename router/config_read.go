@@ -62,6 +62,9 @@ func (r *configReader) value(key string, value any, into reflect.Value) {
 	case Bytes:
 		r.bytes(key, value, into)
 		return
+	case Names:
+		r.names(key, value, into)
+		return
 	case map[string]string:
 		r.properties(key, value, into)
 		return
@@ -116,8 +119,8 @@ func (r *configReader) slice(key string, value any, into reflect.Value) {
 	default:
 		name := lastName(key)
 		switch {
-		case key == "ingest":
-			r.problem(key, "must be a list of sections: write [[ingest]], in double brackets")
+		case key == "ingest" || key == "publish":
+			r.problem(key, "must be a list of sections: write [[%s]], in double brackets", key)
 		case into.Type().Elem().Kind() == reflect.Struct:
 			r.problem(key, "must be a list of tables, like %s = [ { name = \"id\", type = \"long\" } ]", name)
 		default:
@@ -130,12 +133,33 @@ func (r *configReader) slice(key string, value any, into reflect.Value) {
 	}
 	list := reflect.MakeSlice(into.Type(), len(items), len(items))
 	for i, item := range items {
-		if key == "ingest" {
+		switch key {
+		case "ingest":
 			list.Index(i).Set(reflect.ValueOf(DefaultIngest()))
+		case "publish":
+			list.Index(i).Set(reflect.ValueOf(DefaultPublish()))
 		}
 		r.value(joinIndex(key, i), item, list.Index(i))
 	}
 	into.Set(list)
+}
+
+// names reads one name, or a list of them.
+func (r *configReader) names(key string, value any, into reflect.Value) {
+	if one, ok := value.(string); ok {
+		out, err := expand(one) // not r.expand: a key of records is no secret
+		if err != nil {
+			r.problem(key, "%v", err)
+		} else if out.text != "" {
+			into.Set(reflect.ValueOf(Names{out.text}))
+		}
+		return
+	}
+	if _, ok := value.([]any); !ok {
+		r.problem(key, `must be a name in quotes, or a list of them, like %s = ["id", "region"]`, lastName(key))
+		return
+	}
+	r.slice(key, value, into)
 }
 
 // properties reads a table of names the catalog and the store define. A dotted
@@ -147,6 +171,7 @@ func (r *configReader) properties(key string, value any, into reflect.Value) {
 		return
 	}
 	flat := map[string]string{}
+	columns := strings.HasPrefix(key, "publish[") // headers by name: no secrets
 	var walk func(at, name string, table map[string]any)
 	walk = func(at, prefix string, table map[string]any) {
 		for _, k := range slices.Sorted(maps.Keys(table)) {
@@ -157,8 +182,8 @@ func (r *configReader) properties(key string, value any, into reflect.Value) {
 			}
 			switch v := table[k].(type) {
 			case string:
-				flat[name] = r.expand(here, v, !publicProperty.MatchString(name))
-				if isSecretName(name) {
+				flat[name] = r.expand(here, v, !columns && !publicProperty.MatchString(name))
+				if isSecretName(name) && !columns {
 					r.secret(here, v, flat[name])
 				}
 			case bool, int64:
@@ -231,7 +256,7 @@ func (r *configReader) expand(key, text string, secret bool) string {
 		r.problem(key, "%v", err)
 		return "" // reported, so that nobody asks why it is empty
 	}
-	if isSecretName(lastName(key)) && !strings.Contains(key, ".properties") {
+	if isSecretName(lastName(key)) && isSecretName(key) && !strings.Contains(key, ".properties") {
 		r.secret(key, text, out.text)
 	}
 	return out.text

@@ -94,7 +94,9 @@ func (s secrets) mask(text string) string {
 func (c Config) Redact(s string) string { return c.secrets.mask(s) }
 
 // String hides the configuration from a careless %v.
-func (c Config) String() string { return fmt.Sprintf("config of %d ingests", len(c.Ingest)) }
+func (c Config) String() string {
+	return fmt.Sprintf("config of %d ingests and %d publishes", len(c.Ingest), len(c.Publish))
+}
 
 // String hides the password.
 func (c SASLConfig) String() string { return c.Mechanism + " as " + c.Username }
@@ -124,7 +126,7 @@ func (c Config) harvest() []string {
 var secretName = regexp.MustCompile(`(?i)(password|passwd|authorization|cookie|secret|token|credential|(^|[._-])(access|api|account|shared|private|encryption|sas|secret)?[._-]?key([._-]id)?$|sas[._-]|signature)`)
 
 // publicName finds names that look secret and are not.
-var publicName = regexp.MustCompile(`(?i)(_file$|uri$|url$|endpoint$|expires|refresh-enabled|token-exchange|provider$|(^|\.)key_(field|column)$)`)
+var publicName = regexp.MustCompile(`(?i)(_file$|uri$|url$|endpoint$|expires|refresh-enabled|token-exchange|provider$|(^|\.)key_(field|column)$|^publish\[\d+\]\.(key|headers\..*)$)`)
 
 func isSecretName(name string) bool {
 	return secretName.MatchString(name) && !publicName.MatchString(name)

@@ -109,7 +109,7 @@ func (c Config) problems() (out []Problem) {
 		rule{"memory_max", c.MemoryMax, c.MemoryMax >= memoryMaxMin, `must be at least "64MiB"`},
 		rule{"stop_timeout", c.StopTimeout, c.StopTimeout >= stopTimeoutMin && c.StopTimeout <= stopTimeoutMax, `must be from "1s" to "1h"`},
 		oneOf("on_failure", c.OnFailure, "stop_ingest", "stop_all"),
-		rule{"ingest", nil, len(c.Ingest) > 0, "no [[ingest]] section: nothing to do; add one with name, topics and table"},
+		rule{"ingest", nil, len(c.Ingest)+len(c.Publish) > 0, "no [[ingest]] and no [[publish]] section: nothing to do; add one with name, topics and table"},
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "json", "console"),
 		rule{"http.listen", c.HTTP.Listen, c.HTTP.Listen == "" || isHostPort(c.HTTP.Listen, true), `must be host:port, like "127.0.0.1:8080", or "" to switch HTTP off`},
@@ -128,6 +128,7 @@ func (c Config) problems() (out []Problem) {
 			names[in.Name], groups[in.GroupID()] = i, i
 		}
 	}
+	c.publishProblems(&out)
 	return out
 }
 
@@ -364,6 +365,7 @@ func (c Config) doubts() (out []Problem) {
 			feeds[feed] = i
 		}
 	}
+	c.publishDoubts(doubt)
 	return out
 }
 

@@ -148,7 +148,7 @@ func (p *proof) addRecord(r *kgo.Record) error {
 	if err := json.Unmarshal(r.Value, &row); err != nil {
 		return fmt.Errorf("partition %d offset %d: %w", r.Partition, r.Offset, err)
 	}
-	if !mark(part.inTopic, r.Offset) {
+	if !setBit(part.inTopic, r.Offset) {
 		return fmt.Errorf("partition %d offset %d came twice", r.Partition, r.Offset)
 	}
 	part.produced++
@@ -170,15 +170,15 @@ func (p *proof) addRow(partition, offset, id int64, text string) {
 	switch {
 	case part == nil || int64(int32(partition)) != partition || offset < 0 || offset >= part.end:
 		p.stray++
-	case !mark(part.inTable, offset):
+	case !setBit(part.inTable, offset):
 		part.duplicated++
 	default:
 		part.tableSum += p.hash(partition, offset, id, text)
 	}
 }
 
-// mark sets a bit and reports whether it was clear.
-func mark(set []uint64, at int64) bool {
+// setBit sets a bit and reports whether it was clear.
+func setBit(set []uint64, at int64) bool {
 	bit := uint64(1) << (at % 64)
 	if set[at/64]&bit != 0 {
 		return false

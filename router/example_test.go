@@ -79,6 +79,11 @@ func TestExampleLoads(t *testing.T) {
 	if c.Kafka.TLS == nil || c.Kafka.SASL == nil || len(c.Catalog.Properties) != 4 {
 		t.Errorf("a section is not there: %+v", c.Kafka)
 	}
+	want := DefaultPublish()
+	want.Name, want.Table, want.Topic, want.Key, want.Headers = "orders-out", "shop.orders", "orders-replay", Names{"id"}, map[string]string{"region": "region"}
+	if !reflect.DeepEqual(c.Publish, []PublishConfig{want}) {
+		t.Errorf("a default of [[publish]] is not the one that the example shows:\ngot  %+v\nwant %+v", c.Publish, want)
+	}
 }
 
 // TestExampleComplete finds every key of the structs in the example, and no

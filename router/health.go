@@ -112,6 +112,11 @@ func (s Status) complaints(now time.Time) (out []string) {
 			out = append(out, "ingest "+in.Name+": "+c)
 		}
 	}
+	for _, p := range s.Publishes {
+		if c := p.complaint(now); c != "" {
+			out = append(out, "publish "+p.Name+": "+c)
+		}
+	}
 	return out
 }
 
@@ -166,6 +171,11 @@ func (s Status) hung(now time.Time) bool {
 	for _, in := range s.Ingests {
 		t := in.waitingSince()
 		if in.State == StateRunning && in.FailingSince.IsZero() && !t.IsZero() && now.Sub(t) > hungAfter+readyTriggers*in.Trigger {
+			return true
+		}
+	}
+	for _, p := range s.Publishes {
+		if p.hung(now) {
 			return true
 		}
 	}

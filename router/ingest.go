@@ -37,6 +37,7 @@ type ingest struct {
 	status        *ingestState
 	workers       int
 	memory        budget // its part of memory_max
+	nudge         func() // tells who waits for news of the table
 
 	catalog *catalog.Catalog
 	stores  *writers.Stores
@@ -363,6 +364,7 @@ func (in *ingest) committed(cuts []*cut, a catalog.Append, done catalog.Commit, 
 		in.options.Progress()
 	}
 	in.hint(a.To)
+	in.nudge()
 }
 
 // observe books how old committed rows are: half of them at each end of the

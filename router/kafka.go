@@ -207,36 +207,49 @@ func passGaps(ctx context.Context, client *kgo.Client, topic string, id [16]byte
 		return next, fmt.Errorf("find leader of %s/%d: %w", topic, partition, err)
 	}
 	for next < end {
-		req := kmsg.NewPtrFetchRequest()
-		req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.IsolationLevel = 100, 1, 1<<20, 1
-		t := kmsg.NewFetchRequestTopic()
-		t.Topic, t.TopicID = topic, id
-		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.PartitionMaxBytes, p.CurrentLeaderEpoch = partition, next, 1<<20, epoch
-		t.Partitions = append(t.Partitions, p)
-		req.Topics = append(req.Topics, t)
-		answer, err := client.Broker(int(leader)).RetriableRequest(ctx, req)
+		records, after, err := fetchAt(ctx, client, brokerOf{leader, epoch}, topic, id, partition, next)
 		if err != nil {
-			return next, fmt.Errorf("fetch %s/%d at %d: %w", topic, partition, next, err)
+			return next, err
 		}
-		resp := answer.(*kmsg.FetchResponse)
-		if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
-			return next, nil // nothing there yet: ask again later
-		}
-		opts := kgo.ProcessFetchPartitionOpts{Offset: next, IsolationLevel: kgo.ReadCommitted(), Topic: topic, Partition: partition}
-		got, after := kgo.ProcessFetchPartition(opts, &resp.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
-		if got.Err != nil {
-			return next, fmt.Errorf("fetch %s/%d at %d: %w", topic, partition, next, got.Err)
-		}
-		if len(got.Records) > 0 {
-			return got.Records[0].Offset, nil
+		if len(records) > 0 {
+			return records[0].Offset, nil
 		}
 		if after <= next {
-			return next, nil
+			return next, nil // nothing there yet: ask again later
 		}
 		next = after
 	}
 	return next, nil
+}
+
+// brokerOf is the leader of a partition, as of an epoch.
+type brokerOf struct{ leader, epoch int32 }
+
+// fetchAt asks once for the committed records of a partition from next on, and
+// returns the offset that follows what the broker had to show.
+func fetchAt(ctx context.Context, client *kgo.Client, from brokerOf, topic string, id [16]byte, partition int32, next int64) ([]*kgo.Record, int64, error) {
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.IsolationLevel = 100, 1, 1<<20, 1
+	t := kmsg.NewFetchRequestTopic()
+	t.Topic, t.TopicID = topic, id
+	p := kmsg.NewFetchRequestTopicPartition()
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes, p.CurrentLeaderEpoch = partition, next, 1<<20, from.epoch
+	t.Partitions = append(t.Partitions, p)
+	req.Topics = append(req.Topics, t)
+	answer, err := client.Broker(int(from.leader)).RetriableRequest(ctx, req)
+	if err != nil {
+		return nil, next, fmt.Errorf("fetch %s/%d at %d: %w", topic, partition, next, err)
+	}
+	resp := answer.(*kmsg.FetchResponse)
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return nil, next, nil
+	}
+	opts := kgo.ProcessFetchPartitionOpts{Offset: next, IsolationLevel: kgo.ReadCommitted(), Topic: topic, Partition: partition}
+	got, after := kgo.ProcessFetchPartition(opts, &resp.Topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
+	if got.Err != nil {
+		return nil, next, fmt.Errorf("fetch %s/%d at %d: %w", topic, partition, next, got.Err)
+	}
+	return got.Records, after, nil
 }
 
 // kafkaLog hands the client's log lines on to zap.

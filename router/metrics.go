@@ -46,10 +46,28 @@ var metricTable = []metric{
 	{"router_lost_records_total", "counter", perIngest, nil, "Offsets that were gone from Kafka before they were read."},
 	{"router_fenced_total", "counter", perIngest, nil, "Appends thrown away because another instance had moved the ledger."},
 	{"router_restarts_total", "counter", perIngest, nil, "Restarts of the ingest after a failure."},
+	{"router_publish_rows_total", "counter", perPublish, nil, "Rows published, in committed transactions."},
+	{"router_publish_bytes_total", "counter", perPublish, nil, "Bytes of keys, values and headers of the records published."},
+	{"router_publish_transactions_total", "counter", []string{"publish", "outcome"}, nil, "Transactions by outcome: committed, aborted (their rows are published again)."},
+	{"router_publish_transaction_seconds", "histogram", perPublish, commitBuckets, "Time of a committed transaction, from its first row."},
+	{"router_publish_freshness_seconds", "histogram", perPublish, freshnessBuckets, "Time from the commit of a row's snapshot to the end of the transaction with its record; one observation a row."},
+	{"router_publish_snapshots_behind", "gauge", perPublish, nil, "Snapshots that the slowest shard of this instance has still to publish."},
+	{"router_publish_lag_seconds", "gauge", perPublish, nil, "Age of the oldest snapshot that this instance has still to publish."},
+	{"router_publish_shards", "gauge", perPublish, nil, "Shards that this instance works on."},
+	{"router_publish_seconds_since_transaction", "gauge", perPublish, nil, "Time since the last committed transaction; before the first, since the start."},
+	{"router_publish_ready", "gauge", perPublish, nil, "1 while the publish gets on, 0 while /readyz would complain about it."},
+	{"router_publish_dead_letters_total", "counter", perPublish, nil, "Rows that could not be records and went to the dead-letter topic."},
+	{"router_publish_lost_snapshots_total", "counter", perPublish, nil, "Snapshots that were expired before they were published and passed over by policy, at most."},
+	{"router_publish_skipped_snapshots_total", "counter", perPublish, nil, "Snapshots that delete or overwrite, passed over by policy."},
+	{"router_publish_fenced_total", "counter", perPublish, nil, "Transactions given up because another instance had the shard, or the brokers had aborted them."},
+	{"router_publish_restarts_total", "counter", perPublish, nil, "Restarts of the publish after a failure."},
 	{"router_build_info", "gauge", []string{"version", "go"}, nil, "Always 1; the labels say what runs."},
 }
 
-var perIngest = []string{"ingest"}
+var (
+	perIngest  = []string{"ingest"}
+	perPublish = []string{"publish"}
+)
 
 var (
 	commitBuckets    = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
@@ -64,6 +82,8 @@ type metrics struct {
 	gauges     map[string]*prometheus.GaugeVec
 	histograms map[string]*prometheus.HistogramVec
 	freshness  *weightedHistogram
+
+	publishFreshness *weightedHistogram
 }
 
 func newMetrics() *metrics {
@@ -78,6 +98,9 @@ func newMetrics() *metrics {
 		case d.name == "router_freshness_seconds":
 			m.freshness = newWeightedHistogram(d)
 			m.registry.MustRegister(m.freshness)
+		case d.name == "router_publish_freshness_seconds":
+			m.publishFreshness = newWeightedHistogram(d)
+			m.registry.MustRegister(m.publishFreshness)
 		case d.kind == "counter":
 			m.counters[d.name] = prometheus.NewCounterVec(prometheus.CounterOpts{Name: d.name, Help: d.help}, d.labels)
 			m.registry.MustRegister(m.counters[d.name])
@@ -115,6 +138,18 @@ func (m *metrics) look(s Status, now time.Time) {
 			ready = 0
 		}
 		m.gauges["router_ready"].WithLabelValues(in.Name).Set(ready)
+	}
+	for _, p := range s.Publishes {
+		last := p.LastTransaction
+		if last.IsZero() {
+			last = s.Started
+		}
+		m.gauges["router_publish_seconds_since_transaction"].WithLabelValues(p.Name).Set(max(now.Sub(last).Seconds(), 0))
+		ready := 1.0
+		if p.complaint(now) != "" {
+			ready = 0
+		}
+		m.gauges["router_publish_ready"].WithLabelValues(p.Name).Set(ready)
 	}
 }
 

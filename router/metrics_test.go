@@ -70,9 +70,10 @@ func TestMetricsExported(t *testing.T) {
 	in.skip("null", 4)
 	in.commitSeconds.Observe(0.2)
 	in.freshness(1500*time.Millisecond, 1_000_000)
+	m.publish("out").fresh.observe(0.5, 10)
 	in.freshness(-time.Second, 2)
 	in.freshness(20*time.Minute, 1)
-	m.look(Status{Version: "v1", Started: time.Now().Add(-time.Minute), Ingests: []IngestStatus{{Name: "orders", State: StateRunning}}}, time.Now())
+	m.look(Status{Version: "v1", Started: time.Now().Add(-time.Minute), Ingests: []IngestStatus{{Name: "orders", State: StateRunning}}, Publishes: []PublishStatus{{Name: "out", State: StateRunning}}}, time.Now())
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)

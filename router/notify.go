@@ -70,6 +70,11 @@ func (s Status) settled() bool {
 			return false
 		}
 	}
+	for _, p := range s.Publishes {
+		if p.State == StateStarting {
+			return false
+		}
+	}
 	return true
 }
 
@@ -81,6 +86,13 @@ func (s Status) sentence() string {
 		if in.Error != "" {
 			parts[i] += " (" + in.Error + ")"
 		}
+	}
+	for _, p := range s.Publishes {
+		text := fmt.Sprintf("%s %s, %d rows in %d transactions, %d snapshots behind", p.Name, p.State, p.Rows, p.Transactions, p.SnapshotsBehind)
+		if p.Error != "" {
+			text += " (" + p.Error + ")"
+		}
+		parts = append(parts, text)
 	}
 	return strings.ReplaceAll(strings.Join(parts, "; "), "\n", " ")
 }

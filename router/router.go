@@ -29,19 +29,21 @@ type Options struct {
 	Progress func() // called after each commit and when an ingest looks idle; may be nil
 }
 
-// Restarts of an ingest that failed: the wait doubles up to the maximum.
+// Restarts of an ingest or a publish that failed: the wait doubles up to the maximum.
 const (
 	restartWaitMin = time.Second
 	restartWaitMax = time.Minute
 )
 
-// Router runs the configured ingests and the HTTP server.
+// Router runs the configured ingests and publishes and the HTTP server.
 type Router struct {
 	cfg     Config
 	options Options
 	log     *zap.Logger
 	metrics *metrics
 	states  []*ingestState
+	out     []*publishState
+	feeds   []*feed // of the publishes; an ingest of the same table nudges them
 	started time.Time
 }
 
@@ -58,6 +60,10 @@ func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
 	for _, in := range cfg.Ingest {
 		r.states = append(r.states, newIngestState(in, r.metrics.ingest(in.Name)))
 	}
+	for _, p := range cfg.Publish {
+		r.out = append(r.out, newPublishState(p, r.metrics.publish(p.Name)))
+		r.feeds = append(r.feeds, newFeed())
+	}
 	return r, nil
 }
 
@@ -69,13 +75,18 @@ func (r *Router) Status() Status {
 		now.Error, now.FirstError = r.cfg.Redact(now.Error), r.cfg.Redact(now.FirstError)
 		s.Ingests = append(s.Ingests, now)
 	}
+	for _, p := range r.out {
+		now := p.status()
+		now.Error, now.FirstError = r.cfg.Redact(now.Error), r.cfg.Redact(now.FirstError)
+		s.Publishes = append(s.Publishes, now)
+	}
 	return s
 }
 
 // Run runs until ctx ends (then it drains: the last cuts are committed), until
 // hard ends or the stop timeout is over (then it lets go at once; nothing is
-// lost, the next start resumes), or until no ingest is left running. With Once
-// it returns when every ingest has reached its end.
+// lost, the next start resumes), or until no ingest and no publish is left
+// running. With Once it returns when each of them has reached its end.
 func (r *Router) Run(ctx, hard context.Context) error {
 	debug.SetMemoryLimit(budgetOf(int64(r.cfg.MemoryMax)).heap)
 	work, cancel := context.WithCancel(hard)
@@ -103,11 +114,12 @@ func (r *Router) Run(ctx, hard context.Context) error {
 	defer context.AfterFunc(work, func() { _ = stores.Close() })()
 	all, stopAll := context.WithCancel(ctx)
 	defer stopAll()
-	failures := make([]error, len(r.cfg.Ingest))
+	routes := r.routes(stores)
+	failures := make([]error, len(routes))
 	var g errgroup.Group
-	for i := range r.cfg.Ingest {
+	for i, one := range routes {
 		g.Go(func() error {
-			failures[i] = r.supervise(all, work, i, stores)
+			failures[i] = r.supervise(all, work, one)
 			if failures[i] != nil && r.cfg.OnFailure == "stop_all" {
 				stopAll()
 			}
@@ -118,37 +130,67 @@ func (r *Router) Run(ctx, hard context.Context) error {
 	return errors.Join(failures...)
 }
 
-// supervise runs one ingest, again and again while its failures may pass by
-// themselves. It returns an error when the ingest waits for a person, when it
+// route is an ingest or a publish, as supervise sees it.
+type route struct {
+	kind, name string
+	run        func(ctx, work context.Context, log *zap.Logger, first bool) error
+	state      routeState
+	lost       string // what a stop without an end leaves, and what becomes of it
+}
+
+type routeState interface {
+	become(state string, err error)
+	ran() bool
+	restarted()
+	rowsDone() int64
+}
+
+// routes lists everything that is configured.
+func (r *Router) routes(stores *writers.Stores) (out []route) {
+	for i, in := range r.cfg.Ingest {
+		out = append(out, route{"ingest", in.Name, func(ctx, work context.Context, log *zap.Logger, _ bool) error {
+			return r.newIngest(i, stores, log).run(ctx, work)
+		}, r.states[i], "stopped before the last cut was committed; its records are read again at the next start"})
+	}
+	for i, p := range r.cfg.Publish {
+		out = append(out, route{"publish", p.Name, func(ctx, work context.Context, log *zap.Logger, first bool) error {
+			return r.newPublish(i, stores, log, first).run(ctx, work)
+		}, r.out[i], "stopped before the last transactions had ended; their rows are published at the next start"})
+	}
+	return out
+}
+
+// supervise runs one route, again and again while its failures may pass by
+// themselves. It returns an error when the route waits for a person, when it
 // never came up, or when it failed in a run with Once.
-func (r *Router) supervise(ctx, work context.Context, i int, stores *writers.Stores) error {
-	cfg, state := r.cfg.Ingest[i], r.states[i]
-	log := r.log.With(zap.String("ingest", cfg.Name))
+func (r *Router) supervise(ctx, work context.Context, one route) error {
+	state := one.state
+	log := r.log.With(zap.String(one.kind, one.name))
 	wait := restartWaitMin
-	for {
+	for first := true; ; first = false {
 		began := time.Now()
-		err := r.newIngest(i, stores, log).run(ctx, work)
+		err := one.run(ctx, work, log, first)
 		switch {
 		case err == nil:
 			state.become(StateDone, nil)
-			log.Info("done", zap.Int64("rows", state.status().Rows))
+			log.Info("done", zap.Int64("rows", state.rowsDone()))
 			return nil
 		case halts(err):
 			state.become(StateHalted, err)
 			log.Error("halted", zap.Error(err))
-			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+			return fmt.Errorf("%s %s: %w", one.kind, one.name, err)
 		case ctx.Err() != nil || work.Err() != nil:
 			if errors.Is(err, context.Canceled) && work.Err() != nil {
-				err = fmt.Errorf("stopped before the last cut was committed; its records are read again at the next start: %w", err)
+				err = fmt.Errorf("%s: %w", one.lost, err)
 			}
 			state.become(StateFailed, err)
 			log.Error("stopped", zap.Error(err))
-			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+			return fmt.Errorf("%s %s: %w", one.kind, one.name, err)
 		}
 		state.become(StateFailed, err)
 		if !state.ran() || r.options.Once || r.cfg.OnFailure == "stop_all" {
 			log.Error("failed", zap.Error(err))
-			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+			return fmt.Errorf("%s %s: %w", one.kind, one.name, err)
 		}
 		if time.Since(began) > 2*restartWaitMax {
 			wait = restartWaitMin // it ran well for a while: this is a new failure
@@ -158,7 +200,7 @@ func (r *Router) supervise(ctx, work context.Context, i int, stores *writers.Sto
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("ingest %s: %w", cfg.Name, err)
+			return fmt.Errorf("%s %s: %w", one.kind, one.name, err)
 		}
 		wait = min(2*wait, restartWaitMax)
 		state.restarted()
@@ -172,13 +214,37 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 	return &ingest{
 		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: catalog.Config(r.cfg.Catalog), options: r.options, log: log,
 		metrics: r.states[i].metrics, status: r.states[i], workers: workers,
-		memory:     budgetOf(int64(r.cfg.MemoryMax)).of(len(r.cfg.Ingest)),
+		memory:     budgetOf(int64(r.cfg.MemoryMax)).of(r.routeCount()),
+		nudge:      func() { r.nudge(cfg.Table) },
 		stores:     stores,
 		partitions: map[topicPartition]*owned{},
 		counts:     make([][]int32, workers),
 		slots:      make(chan struct{}, cfg.CutsInFlightMax),
 		filled:     make(chan struct{}),
 		hints:      make(chan catalog.Offsets, 1),
+	}
+}
+
+// newPublish assembles the publish of section i. First is its first run in this process.
+func (r *Router) newPublish(i int, stores *writers.Stores, log *zap.Logger, first bool) *publish {
+	r.feeds[i].restart()
+	table := r.cfg.Publish[i].Table
+	made := slices.ContainsFunc(r.cfg.Ingest, func(in IngestConfig) bool { return in.Table == table && in.Create != nil })
+	return &publish{
+		cfg: r.cfg.Publish[i], kafka: r.cfg.Kafka, catalogConfig: catalog.Config(r.cfg.Catalog), options: r.options, log: log,
+		status: r.out[i], memory: budgetOf(int64(r.cfg.MemoryMax)).of(r.routeCount()).rows, lays: first, awaits: made, stores: stores, feed: r.feeds[i],
+	}
+}
+
+// routeCount is among how many the memory is shared.
+func (r *Router) routeCount() int { return len(r.cfg.Ingest) + len(r.cfg.Publish) }
+
+// nudge tells the publishes of a table that it was committed to.
+func (r *Router) nudge(table string) {
+	for i, p := range r.cfg.Publish {
+		if p.Table == table {
+			r.feeds[i].nudge()
+		}
 	}
 }
 
@@ -218,5 +284,10 @@ func (r *Router) logStart() {
 			zap.String("group", in.GroupID()), zap.Duration("trigger", in.Trigger), zap.Stringer("trigger_bytes", in.TriggerBytes),
 			zap.Stringer("target_file_size", in.TargetFileSize), zap.String("on_bad_record", in.OnBadRecord),
 			zap.Stringer("memory_max", r.cfg.MemoryMax), zap.Bool("once", r.options.Once))
+	}
+	for _, p := range r.cfg.Publish {
+		r.log.Info("publish", zap.String("name", p.Name), zap.String("table", p.Table), zap.String("topic", p.Topic), zap.String("start", p.Start),
+			zap.String("group", p.GroupID()), zap.String("positions", p.Positions()), zap.Int("shards", p.Shards), zap.Duration("poll_interval", p.PollInterval),
+			zap.Duration("transaction_interval", p.TransactionInterval), zap.String("codec", p.Codec), zap.Stringer("memory_max", r.cfg.MemoryMax), zap.Bool("once", r.options.Once))
 	}
 }

@@ -96,6 +96,13 @@ func (s *ingestState) ran() bool {
 	return s.everRan
 }
 
+// rowsDone returns how many rows were committed.
+func (s *ingestState) rowsDone() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.Rows
+}
+
 func (s *ingestState) restarted() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,12 +8,13 @@ import (
 // Status is what the router is doing, as /status shows it. It is a value:
 // whoever receives it may keep it and change it.
 type Status struct {
-	Version string
-	Started time.Time
-	Ingests []IngestStatus
+	Version   string
+	Started   time.Time
+	Ingests   []IngestStatus
+	Publishes []PublishStatus
 }
 
-// The states of an ingest. Halted waits for a person: its error names the
+// The states of an ingest or a publish. Halted waits for a person: its error names the
 // remedy. Failed is being restarted, or has stopped the process.
 const (
 	StateStarting = "starting"
@@ -72,12 +73,16 @@ type Freshness struct {
 // MarshalJSON writes durations as seconds and leaves zero times out.
 func (s Status) MarshalJSON() ([]byte, error) {
 	out := struct {
-		Version string         `json:"version"`
-		Started *time.Time     `json:"started,omitempty"`
-		Ingests []IngestStatus `json:"ingests"`
-	}{Version: s.Version, Started: moment(s.Started), Ingests: s.Ingests}
+		Version   string          `json:"version"`
+		Started   *time.Time      `json:"started,omitempty"`
+		Ingests   []IngestStatus  `json:"ingests"`
+		Publishes []PublishStatus `json:"publishes"`
+	}{Version: s.Version, Started: moment(s.Started), Ingests: s.Ingests, Publishes: s.Publishes}
 	if out.Ingests == nil {
 		out.Ingests = []IngestStatus{}
+	}
+	if out.Publishes == nil {
+		out.Publishes = []PublishStatus{}
 	}
 	return json.Marshal(out)
 }

@@ -256,8 +256,9 @@ func (e *badRecordError) Error() string {
 // ourselves is of no use.
 func halts(err error) bool {
 	var bad *badRecordError
+	var row *badRowError
 	var halt *haltError
-	return errors.As(err, &bad) || errors.As(err, &halt) || errors.Is(err, catalog.ErrReplaced)
+	return errors.As(err, &bad) || errors.As(err, &row) || errors.As(err, &halt) || errors.Is(err, catalog.ErrReplaced)
 }
 
 // specID returns the id of the table's current partition spec.
