@@ -185,7 +185,7 @@ func TestFollowForeignWriters(t *testing.T) {
 	}
 	python := func(name string) (want []string) {
 		t.Helper()
-		if err := arrow.append(name, count); err != nil {
+		if err := arrow.append(name, -count, count); err != nil {
 			t.Fatal(err)
 		}
 		for i := range count {

@@ -61,7 +61,7 @@ func TestForeignWriters(t *testing.T) {
 	g.Go(func() error {
 		for n := 0; ctx.Err() == nil; n++ {
 			name := fmt.Sprint("pyiceberg-", n)
-			others.appended(name, arrow.append(name, foreignRows))
+			others.appended(name, arrow.append(name, -foreignRows, foreignRows))
 			pause(t, 200*time.Millisecond)
 		}
 		return nil
@@ -209,8 +209,8 @@ func openAppender(t *testing.T, l lake, table string) *appender {
 }
 
 // append returns an error where the rows are not, or may not be, in the table.
-func (a *appender) append(name string, rows int) error {
-	if _, err := fmt.Fprintln(a.in, name, rows); err != nil {
+func (a *appender) append(name string, first, rows int) error {
+	if _, err := fmt.Fprintln(a.in, name, first, rows); err != nil {
 		return err
 	}
 	answer, err := a.out.ReadString('\n')

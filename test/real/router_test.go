@@ -227,6 +227,8 @@ type config struct {
 	extra   []string // top level keys
 	listen  string   // empty: HTTP is off
 	ingests []ingest
+	// More sections, as they stand in the file.
+	sections []string
 }
 
 // write puts the config into a file of the test's and returns its path.
@@ -267,6 +269,9 @@ func (c config) String() string {
 			fmt.Fprintf(&b, "  { name = %q, type = %q, required = %t },\n", c.name, c.typ, c.required)
 		}
 		fmt.Fprintln(&b, "]")
+	}
+	for _, section := range c.sections {
+		fmt.Fprintf(&b, "\n%s\n", section)
 	}
 	return b.String()
 }

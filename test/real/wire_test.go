@@ -38,7 +38,7 @@ type link struct {
 	client, server *net.TCPConn
 	dead           bool // neither side hears of the other again, and none is told
 	lost           bool // an answer was lost
-	held           bool // a request waits
+	held           bool // bytes wait
 }
 
 // newWire returns a wire before an address.
@@ -93,7 +93,7 @@ func (w *wire) mend() {
 	})
 }
 
-// holds says whether a request waits on the stalled wire.
+// holds says whether a request or an answer waits on the stalled wire.
 func (w *wire) holds() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,7 +199,7 @@ func (w *wire) pass(l *link, answers bool) bool {
 		case w.closed || !w.links[l]:
 			return false
 		case l.dead, w.state == wireStalled:
-			l.held = l.held || !answers
+			l.held = true
 		case w.state == wireDeaf && answers:
 			l.lost = true
 		default:

@@ -15,8 +15,8 @@ const zombiesAtOnce = 10
 // Three instances share a topic while records come in. REAL_ZOMBIES times one of
 // them is stopped until the group has given its partitions to the others and
 // these have committed, and then goes on with what it held. Every other time a
-// request of its to the catalog arrives late, when the others are already
-// ahead. Whoever wakes up must find out by itself, and join again.
+// request of its to the catalog, or the answer, arrives late, when the others
+// are already ahead. Whoever wakes up must find out by itself, and join again.
 func TestZombies(t *testing.T) {
 	t.Parallel()
 	random := dice(t)
@@ -49,7 +49,7 @@ func zombieScene(t *testing.T, zombies int, random *rand.Rand) {
 		pause(t, between(random, 0, time.Second))
 		if z%2 == 1 {
 			wire.stall()
-			until(t, time.Minute, "a request of the zombie's on the wire", func() bool { s.alive(zombie); return wire.holds() })
+			until(t, time.Minute, "a request or an answer of the zombie's on the wire", func() bool { s.alive(zombie); return wire.holds() })
 			held++
 		}
 		zombie.freeze()
@@ -68,7 +68,7 @@ func zombieScene(t *testing.T, zombies int, random *rand.Rand) {
 		fenced += i.exit.logged(`"outcome":"fenced"`)
 		lost += i.exit.logged("partitions lost")
 	}
-	t.Logf("%d zombies, %d with a request on its way; %d times partitions were lost, %d appends were fenced", zombies, held, lost, fenced)
+	t.Logf("%d zombies, %d with a call to the catalog on its way; %d times partitions were lost, %d appends were fenced", zombies, held, lost, fenced)
 	if lost == 0 {
 		t.Errorf("no zombie lost its partitions: the test has tried nothing")
 	}
