@@ -21,6 +21,8 @@ type engine struct {
 	c  *Catalog
 	n  int
 	as map[string]iceberg.DataFile // by short name
+	// anonymous leaves out of manifest lists what version 1 doesn't ask for: who wrote a manifest, and how much is in it.
+	anonymous bool
 }
 
 func newEngine(w *world, c *Catalog) *engine {
@@ -79,6 +81,11 @@ func (e *engine) commit(operation table.Operation, replaced []string, own ...man
 	for _, m := range before {
 		if !slices.Contains(replaced, m.FilePath()) {
 			list = append(list, m)
+		}
+	}
+	if e.anonymous {
+		for i, m := range list {
+			list[i] = iceberg.NewManifestFile(1, m.FilePath(), m.Length(), m.PartitionSpecID(), -1).AddedFiles(-1).ExistingFiles(-1).DeletedFiles(-1).Build()
 		}
 	}
 	var body bytes.Buffer
@@ -237,6 +244,23 @@ func TestFilesOfOtherEngines(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFilesOfAnonymousManifests: a list that doesn't say who wrote a manifest. The entries do.
+func TestFilesOfAnonymousManifests(t *testing.T) {
+	e, spec := engineTable(t, "1", "region")
+	e.anonymous = true
+	for _, name := range []string{"a", "b", "c"} {
+		e.file(name, spec, iceberg.EntryContentData, map[int]any{1000: "eu"}, nil)
+	}
+	s1 := e.commit(table.OpAppend, nil, manifest{add: []string{"a"}})
+	s2 := e.commit(table.OpAppend, nil, manifest{add: []string{"b", "c"}})
+	_, v := e.w.follow(e.c)
+	for id, want := range map[int64]string{s1: "a", s2: "b c"} {
+		if got := e.show(v.Added(t.Context(), id)); got != want {
+			t.Errorf("added %s, want %s", got, want)
+		}
 	}
 }
 
