@@ -126,8 +126,9 @@ func (in *ingest) join() error {
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(int32(in.memory.fetch)),
-		kgo.FetchMaxPartitionBytes(int32(min(in.memory.fetch, 1<<20))),
+		kgo.WithHooks(&in.inflation),
+		kgo.FetchMaxBytes(in.inflation.fetchBytes(in.memory.fetch, 1)), // see bound
+		kgo.FetchMaxPartitionBytes(min(in.inflation.fetchBytes(in.memory.fetch, 1), fetchPartitionBytesMax)),
 		kgo.FetchMaxWait(500*time.Millisecond),
 		kgo.AdjustFetchOffsetsFn(in.onAssigned),
 		kgo.OnPartitionsRevoked(in.onRevoked),

@@ -38,6 +38,7 @@ type ingest struct {
 	workers       int
 	memory        budget // its part of memory_max
 	nudge         func() // tells who waits for news of the table
+	inflation     inflation
 
 	catalog *catalog.Catalog
 	stores  *writers.Stores
@@ -188,6 +189,7 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		return in.probe(ctx)
 	}
 	in.lastRecord = time.Now()
+	in.bound()
 	for _, round := range rounds(chunks, in.memory.round) {
 		err := in.take(work, round)
 		if halt := (*badRecordError)(nil); errors.As(err, &halt) {
