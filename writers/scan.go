@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/apache/iceberg-go"
 	"golang.org/x/sync/errgroup"
@@ -29,7 +28,6 @@ type Scan struct {
 	fields    []iceberg.NestedField // of the value
 	extras    []scanExtra
 	omitNulls bool
-	leaves    sync.Pool // *scanLeaf, for the memory that they have
 }
 
 // ScanOptions says what of a row is wanted, and how it looks.
@@ -50,7 +48,6 @@ type scanExtra []iceberg.NestedField
 // and columns that are missing or can't be written as JSON, naming them.
 func NewScan(schema *iceberg.Schema, o ScanOptions) (*Scan, error) {
 	s := &Scan{options: o, omitNulls: o.Nulls == "omit"}
-	s.leaves.New = func() any { return new(scanLeaf) }
 	for _, option := range []struct {
 		name, value string
 		known       []string
@@ -161,7 +158,6 @@ type ScanInput struct {
 // ScanFile is a data file that is being read. It is not safe for concurrent
 // use. After an error only Close may be called.
 type ScanFile struct {
-	scan    *Scan
 	name    string
 	input   ScanInput
 	footer  *fileFooter
@@ -180,7 +176,7 @@ type ScanFile struct {
 // and the column where there is one.
 func (s *Scan) Open(in ScanInput) (f *ScanFile, err error) {
 	defer f.recovered(&err, in.Name)
-	f = &ScanFile{scan: s, name: in.Name, input: in, deleted: in.Deleted}
+	f = &ScanFile{name: in.Name, input: in, deleted: in.Deleted}
 	if f.footer, err = readFooter(in.Object, in.Size); err == nil {
 		var tree *fileTree
 		if tree, err = newFileTree(f.footer.elements); err == nil {
@@ -197,7 +193,10 @@ func (s *Scan) Open(in ScanInput) (f *ScanFile, err error) {
 		f.fetches.SetLimit(extentsAheadMax)
 	}
 	for i := range f.plan.leaves {
-		l := s.leaves.Get().(*scanLeaf)
+		l, ok := scanLeaves.take()
+		if !ok {
+			l = new(scanLeaf)
+		}
 		l.plan, l.text = &f.plan.leaves[i], f.plan.texts[i]
 		f.leaves = append(f.leaves, l)
 	}
@@ -350,7 +349,7 @@ func (f *ScanFile) columnError(l *scanLeaf, err error) error {
 func (f *ScanFile) Close() error {
 	for _, l := range f.leaves {
 		l.release()
-		f.scan.leaves.Put(l)
+		scanLeaves.put(l)
 	}
 	f.leaves, f.footer = nil, &fileFooter{}
 	if f.fetches != nil {

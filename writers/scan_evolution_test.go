@@ -221,3 +221,64 @@ func checkRow(t *testing.T, rows *Rows, i int, number int64, want string) {
 		t.Fatalf("row %d: width %d in %s", number, w, want)
 	}
 }
+
+// Headers come back as they went in, whatever the order of their two parts, and
+// also from files that lack one of them.
+func TestScanPairs(t *testing.T) {
+	p := iceberg.PrimitiveTypes
+	headers := func(parts ...iceberg.NestedField) *iceberg.Schema {
+		return iceberg.NewSchema(0, iceberg.NestedField{ID: 1, Name: "h", Type: &iceberg.ListType{ElementID: 2, Element: &iceberg.StructType{FieldList: parts}}})
+	}
+	key, value := iceberg.NestedField{ID: 3, Name: "key", Type: p.String}, iceberg.NestedField{ID: 4, Name: "value", Type: p.Binary}
+	for _, c := range []struct {
+		file []iceberg.NestedField
+		want string
+	}{
+		{fields{key, value}, `a="x" a=nil ="" |nil |empty |`}, {fields{value, key}, `a="x" a=nil ="" |nil |empty |`}, {fields{key}, `a=nil a=nil =nil |nil |empty |`},
+	} {
+		layout := `{"h":[{"key":"a","value":"eA=="},{"key":"a","value":null},{"key":"","value":""}]}`
+		in := encodeJSON(t, headers(c.file...), layout, `{"h":null}`, `{"h":[]}`)
+		for _, schema := range []*iceberg.Schema{headers(key, value), headers(value, key)} {
+			if !PairsOf(schema.Field(0).Type) {
+				t.Fatal("no pairs")
+			}
+			s, err := NewScan(schema, ScanOptions{Extra: []string{"h"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := s.Open(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rows Rows
+			if err := f.Next(&rows); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for i := range rows.Len() {
+				if rows.Null(0, i) {
+					got += "nil "
+				} else if text, err := rows.AppendText(nil, 0, i); err != nil || string(text) == "[]" {
+					got += "empty "
+				}
+				err := rows.Pairs(0, i, func(key, value []byte) {
+					text := "nil"
+					if value != nil {
+						text = `"` + string(value) + `"`
+					}
+					got += string(key) + "=" + text + " "
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got += "|"
+			}
+			if got != c.want {
+				t.Errorf("%v: %s, want %s", c.file, got, c.want)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

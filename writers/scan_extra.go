@@ -2,6 +2,7 @@ package writers
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apache/iceberg-go"
 )
@@ -137,36 +138,55 @@ func (r *Rows) Pairs(k, i int, each func(key, value []byte)) error {
 		return nil
 	}
 	row := r.window(i)
-	pair := n.children
-	if n.kind == outList {
-		pair = n.children[0].children
+	lead := r.file.leaves[n.leaf]
+	key, value := n.part("key"), n.part("value")
+	from, to := int(lead.start[lead.off+row]), int(lead.start[lead.off+row+1])
+	for _, leaf := range n.leaves {
+		if l := r.file.leaves[leaf]; int(l.start[l.off+row+1])-int(l.start[l.off+row]) != to-from {
+			return &RowError{File: r.file.name, Row: r.first + int64(row), Column: n.name, Detail: "keys and values differ in number: the file is damaged"}
+		}
 	}
-	key, value := r.file.leaves[pair[0].leaf], r.file.leaves[pair[1].leaf]
-	from, to := int(key.start[key.off+row]), int(key.start[key.off+row+1])
-	other := int(value.start[value.off+row])
-	if int(value.start[value.off+row+1])-other != to-from {
-		return &RowError{File: r.file.name, Row: r.first + int64(row), Column: n.name, Detail: "keys and values differ in number: the file is damaged"}
-	}
-	for at := from; at < to; at++ {
-		if key.plan.maxDef > 0 && key.def[at] < n.entry {
-			continue
+	for at := range to - from {
+		if lead.def[from+at] >= n.entry {
+			each(r.entry(key, row, at), r.entry(value, row, at))
 		}
-		var k, v []byte
-		if key.there(at) {
-			k = key.octets(at)
-		}
-		if slot := other + at - from; value.there(slot) {
-			if v = value.octets(slot); v == nil {
-				v = []byte{}
-			}
-		}
-		each(k, v)
 	}
 	return nil
 }
 
+// part finds a part of the pairs that n has.
+func (n *outNode) part(name string) *outNode {
+	parts := n.children
+	if n.kind == outList {
+		parts = n.children[0].children
+	}
+	for _, p := range parts {
+		if strings.HasSuffix(p.name, "."+name) && p.kind == outLeaf {
+			return p
+		}
+	}
+	return nil // the file does not have it
+}
+
+// entry returns the bytes of a row's entry, nil for null.
+func (r *Rows) entry(n *outNode, row, at int) []byte {
+	if n == nil {
+		return nil
+	}
+	l := r.file.leaves[n.leaf]
+	slot := int(l.start[l.off+row]) + at
+	if !l.there(slot) {
+		return nil
+	}
+	if b := l.octets(slot); b != nil {
+		return b
+	}
+	return []byte{}
+}
+
 // PairsOf tells whether a column's type is one that Pairs reads: a list of
-// structs whose two fields are key and value, or a map, of strings or binaries.
+// structs whose two fields are key and value, in either order, or a map, of
+// strings or binaries.
 func PairsOf(t iceberg.Type) bool {
 	text := func(t iceberg.Type) bool {
 		return t.Equals(iceberg.PrimitiveTypes.String) || t.Equals(iceberg.PrimitiveTypes.Binary)
@@ -176,8 +196,12 @@ func PairsOf(t iceberg.Type) bool {
 		return text(t.KeyType) && text(t.ValueType)
 	case *iceberg.ListType:
 		s, ok := t.Element.(*iceberg.StructType)
-		return ok && len(s.FieldList) == 2 && s.FieldList[0].Name == "key" && s.FieldList[1].Name == "value" &&
-			text(s.FieldList[0].Type) && text(s.FieldList[1].Type)
+		if !ok || len(s.FieldList) != 2 {
+			return false
+		}
+		_, key := fieldNamed(s.FieldList, "key")
+		_, value := fieldNamed(s.FieldList, "value")
+		return key && value && text(s.FieldList[0].Type) && text(s.FieldList[1].Type)
 	}
 	return false
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"sync"
 )
 
@@ -101,4 +102,13 @@ func readPart(r io.Reader, to []byte, alive func()) error {
 		}
 	}
 	return nil
+}
+
+// isPart sees that an answer begins where it was asked to: some servers know no
+// ranges and answer with the whole object.
+func isPart(contentRange *string, at int64) error {
+	if at == 0 || contentRange != nil && strings.HasPrefix(*contentRange, fmt.Sprintf("bytes %d-", at)) {
+		return nil
+	}
+	return fmt.Errorf("the store answered a request for the bytes from %d on with others", at)
 }

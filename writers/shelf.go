@@ -74,6 +74,8 @@ var (
 	blocks  shelf[*[blockBytes]byte]
 	buffers [bufferClassMax + 1]shelf[[]byte] // by bits.Len of the capacity less one
 	bodies  shelf[[]byte]
+
+	scanLeaves shelf[*scanLeaf]
 )
 
 // TrimSpares gives memory that nobody has needed since the last call back to
@@ -85,6 +87,7 @@ func TrimSpares() {
 		buffers[i].trim()
 	}
 	bodies.trim()
+	scanLeaves.trim()
 }
 
 func takeBlock() *[blockBytes]byte {

@@ -172,6 +172,9 @@ func (a *azureObjects) readPart(ctx context.Context, key string, at int64, to []
 	}
 	defer out.Body.Close()
 	alive()
+	if err := isPart(out.ContentRange, at); err != nil {
+		return err
+	}
 	return readPart(out.Body, to, alive)
 }
 

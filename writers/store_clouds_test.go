@@ -1,6 +1,7 @@
 package writers
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // fakeCloud is an object server in memory, in the dialect of answer.
@@ -94,8 +96,7 @@ func answerGCS(c *fakeCloud, w http.ResponseWriter, r *http.Request) {
 		delete(c.objects, name)
 		w.WriteHeader(204)
 	default:
-		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-		w.Write(body)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	}
 }
 
@@ -166,7 +167,10 @@ func answerAzure(c *fakeCloud, w http.ResponseWriter, r *http.Request) {
 		delete(c.objects, key)
 		w.WriteHeader(202)
 	default:
-		w.Write(body)
+		if part := r.Header.Get("x-ms-range"); part != "" {
+			r.Header.Set("Range", part)
+		}
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 	}
 }
 

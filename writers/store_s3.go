@@ -251,6 +251,9 @@ func (s *s3Objects) readPart(ctx context.Context, key string, at int64, to []byt
 	}
 	defer out.Body.Close()
 	alive()
+	if err := isPart(out.ContentRange, at); err != nil {
+		return err
+	}
 	return readPart(out.Body, to, alive)
 }
 

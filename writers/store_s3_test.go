@@ -99,7 +99,7 @@ func (s *fakeS3) serve(w http.ResponseWriter, r *http.Request) {
 			refuse(w, 404, "NoSuchKey", "The specified key does not exist.")
 			return
 		}
-		w.Write(there)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(there))
 	case http.MethodDelete:
 		delete(s.objects, key)
 		w.WriteHeader(204)

@@ -77,6 +77,15 @@ func conformPut(t *testing.T, st *Store, root string) {
 		if got, err := st.ReadFile(location); err != nil || !bytes.Equal(got, body) {
 			t.Errorf("read %d of %d bytes: %v", len(got), size, err)
 		}
+		for _, at := range []int{0, size / 3, size - 1} {
+			part := make([]byte, max(0, min(1000, size-at)))
+			if len(part) == 0 || at < 0 {
+				continue
+			}
+			if err := st.getPart(ctx, location, int64(at), part); err != nil || !bytes.Equal(part, body[at:at+len(part)]) {
+				t.Errorf("read %d bytes at %d of %d: %v", len(part), at, size, err)
+			}
+		}
 		// The name is taken, so the next attempt's name counts, and what is there stays.
 		again, err := st.PutNew(ctx, named(where), []byte("other"))
 		if err != nil || again != where+"/1.parquet" {
