@@ -6,6 +6,7 @@
 //	go run ./bench/throughput                       the reference records, 2 GB, snappy, files on disk
 //	go run ./bench/throughput -store s3 -runs 3     over a real S3 server
 //	go run ./bench/throughput -records event        25-field nested events
+//	go run ./bench/throughput -records event -codec zstd -back      and what the way back costs: the table into a topic, exactly once
 //
 // It starts its own servers with the scripts in test/real and stops them.
 package main
@@ -16,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -41,6 +41,8 @@ type options struct {
 	memoryMax  string
 	targetSize string
 	runs       int
+	back       bool
+	outCodec   string
 	bin        string
 }
 
@@ -56,6 +58,8 @@ func main() {
 	flag.StringVar(&o.memoryMax, "memory-max", "512MiB", "memory_max of the router")
 	flag.StringVar(&o.targetSize, "target-file-size", "128MiB", "target_file_size of the router")
 	flag.IntVar(&o.runs, "runs", 3, "how often the same backlog is read")
+	flag.BoolVar(&o.back, "back", false, "publish each table into a topic and measure that, too")
+	flag.StringVar(&o.outCodec, "out-codec", "snappy", "codec of what is published")
 	flag.StringVar(&o.bin, "bin", "bin/router", "the router")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -94,7 +98,7 @@ func measure(ctx context.Context, o options) (err error) {
 	fmt.Println("| run | CPU s | user | system | wall s | MB per CPU-second | MB per second | peak memory MiB | files |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	for i := 1; i <= o.runs; i++ {
-		if err := once(ctx, s, o, i, bytes); err != nil {
+		if err := once(ctx, s, o, i, bytes, count); err != nil {
 			return err
 		}
 	}
@@ -102,7 +106,7 @@ func measure(ctx context.Context, o options) (err error) {
 }
 
 // once reads the whole backlog with a fresh table and group.
-func once(ctx context.Context, s *servers, o options, number int, bytes int64) error {
+func once(ctx context.Context, s *servers, o options, number int, bytes, count int64) error {
 	folder := filepath.Join(s.run, fmt.Sprint("lake", number))
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -111,30 +115,53 @@ func once(ctx context.Context, s *servers, o options, number int, bytes int64) e
 	if err := os.WriteFile(path, []byte(s.config(o, number, folder)), 0o600); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, o.bin, "--config", path, "--once")
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	used, err := o.run(ctx, path)
+	if err != nil {
 		return err
 	}
-	var peak int64
-	var watch errgroup.Group
-	watch.Go(func() error { peak = peakMemory(cmd.Process.Pid); return nil })
-	err := errors.Join(cmd.Wait(), watch.Wait())
-	wall := time.Since(began)
-	if err != nil {
-		return fmt.Errorf("%s --once: %w\n%s", o.bin, err, &out)
-	}
-	usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
-	user, system := time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
 	files, err := s.dataFiles(o, number, folder)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("| %d | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %d | %d |\n", number, (user + system).Seconds(), user.Seconds(), system.Seconds(), wall.Seconds(),
-		float64(bytes)/1e6/(user+system).Seconds(), float64(bytes)/1e6/wall.Seconds(), peak>>20, files)
-	return os.RemoveAll(folder)
+	used.print(fmt.Sprint(number), bytes, files)
+	if o.back {
+		if err := s.publish(ctx, o, number, folder, count); err != nil {
+			return err
+		}
+	}
+	return errors.Join(s.forget(o, number), os.RemoveAll(folder))
+}
+
+// usage is what a router has used until it ended.
+type usage struct {
+	user, system, wall time.Duration
+	peak               int64
+}
+
+func (u usage) print(run string, bytes int64, files int) {
+	fmt.Printf("| %s | %.1f | %.1f | %.1f | %.1f | %.0f | %.0f | %d | %d |\n", run, (u.user + u.system).Seconds(), u.user.Seconds(), u.system.Seconds(), u.wall.Seconds(),
+		float64(bytes)/1e6/(u.user+u.system).Seconds(), float64(bytes)/1e6/u.wall.Seconds(), u.peak>>20, files)
+}
+
+// run runs the router with --once.
+func (o options) run(ctx context.Context, config string) (u usage, err error) {
+	cmd := exec.CommandContext(ctx, o.bin, "--config", config, "--once")
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return u, err
+	}
+	var watch errgroup.Group
+	watch.Go(func() error { u.peak = peakMemory(cmd.Process.Pid); return nil })
+	err = errors.Join(cmd.Wait(), watch.Wait())
+	u.wall = time.Since(began)
+	if err != nil {
+		return u, fmt.Errorf("%s --once: %w\n%s", o.bin, err, &out)
+	}
+	used := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	u.user, u.system = time.Duration(used.Utime.Nano()), time.Duration(used.Stime.Nano())
+	return u, nil
 }
 
 // peakMemory watches a process until it ends and returns the most resident
@@ -195,102 +222,4 @@ func fill(ctx context.Context, broker string, o options) (bytes, count int64, er
 	default:
 		return bytes, count, nil
 	}
-}
-
-// servers are the scripts of test/real with a folder and ports of their own.
-type servers struct {
-	run   string
-	ports map[string]int
-}
-
-func newServers(run string) (*servers, error) {
-	s := &servers{run: run, ports: map[string]int{}}
-	for _, name := range []string{"KAFKA_PORT", "KAFKA_CONTROLLER_PORT", "S3_PORT"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		s.ports[name] = l.Addr().(*net.TCPAddr).Port
-	}
-	return s, nil
-}
-
-func (s *servers) kafka() string { return fmt.Sprint("127.0.0.1:", s.ports["KAFKA_PORT"]) }
-
-func (s *servers) script(ctx context.Context, name, verb string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join("test", "real", name), verb)
-	cmd.Env = append(os.Environ(), "REAL_RUN="+s.run, "KAFKA_HEAP=1g")
-	for key, port := range s.ports {
-		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", key, port))
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, verb, err, out)
-	}
-	return nil
-}
-
-func (s *servers) clean() error {
-	ctx := context.Background() // also after an interrupt
-	return errors.Join(s.script(ctx, "kafka", "clean"), s.script(ctx, "s3", "clean"))
-}
-
-// config is the router's for one run.
-func (s *servers) config(o options, number int, folder string) string {
-	warehouse, properties := "file://"+filepath.Join(folder, "warehouse"), ""
-	if o.store == "s3" {
-		warehouse = fmt.Sprint("s3://warehouse/run", number)
-		properties = fmt.Sprintf("[catalog.properties]\n\"s3.endpoint\" = \"http://127.0.0.1:%d\"\n\"s3.region\" = \"us-east-1\"\n\"s3.access-key-id\" = \"admin\"\n\"s3.secret-access-key\" = \"password\"\n\"s3.path-style-access\" = \"true\"\n",
-			s.ports["S3_PORT"])
-	}
-	return fmt.Sprintf(`memory_max = %q
-[kafka]
-brokers = [%q]
-[catalog]
-type = "sql"
-uri = %q
-warehouse = %q
-%s
-[http]
-listen = ""
-[[ingest]]
-name = "bench%d"
-topics = ["bench"]
-table = "bench.records"
-trigger = "1h"
-trigger_bytes = "0"
-codec = %q
-target_file_size = %q
-[ingest.create]
-partition = [%q]
-schema = [%s]
-`, o.memoryMax, s.kafka(), "sqlite:"+filepath.Join(folder, "catalog.db"), warehouse, properties, number, o.codec, o.targetSize, partition(o.records), columns(o.records))
-}
-
-// dataFiles counts what the run wrote, and removes it where it isn't in folder.
-func (s *servers) dataFiles(o options, number int, folder string) (int, error) {
-	root := folder
-	if o.store == "s3" {
-		root = filepath.Join(s.run, "s3", "data", "warehouse", fmt.Sprint("run", number))
-		defer os.RemoveAll(root)
-	}
-	files := 0
-	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".parquet") {
-			files++
-		}
-		return err
-	})
-	return files, err
-}
-
-// processor names the CPU, as far as Linux tells.
-func processor() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if _, name, ok := strings.Cut(line, ":"); ok && strings.HasPrefix(line, "model name") {
-			return strings.TrimSpace(name)
-		}
-	}
-	return runtime.GOARCH
 }
