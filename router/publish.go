@@ -60,13 +60,16 @@ type publish struct {
 // there. When ctx ends open transactions are ended; work ends earlier only when
 // something fails or the stop deadline is over.
 func (p *publish) run(ctx, work context.Context) error {
-	if err := p.connect(ctx); err != nil {
+	connecting, connected := context.WithCancel(ctx)
+	defer context.AfterFunc(work, connected)()
+	if err := p.connect(connecting); err != nil {
 		if ctx.Err() != nil && work.Err() == nil {
 			return nil // stopped before anything was taken
 		}
 		return err
 	}
 	defer p.disconnect()
+	defer connected()
 	p.status.running()
 	defer context.AfterFunc(ctx, func() { p.status.become(StateDraining, nil) })()
 
@@ -384,21 +387,11 @@ func (p *publish) allPassed(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// allMarks reads the marks of all shards of the layout.
+// allMarks reads the marks of all shards of the layout; none while it changes.
 func (p *publish) allMarks(ctx context.Context) ([]mark, error) {
-	own := *p.marks
-	if err := own.look(ctx); err != nil {
-		return nil, err
-	}
-	ends, err := own.offsets(ctx, own.admin.ListCommittedOffsets)
-	if err != nil {
-		return nil, err
-	}
-	all, found, err := own.all(ctx, ends)
-	if err != nil || found == 0 {
-		return nil, err
-	}
-	if all, err = whole(p.cfg, all); err != nil {
+	own := *p.marks // it notes what it sees
+	all, err := own.committed(ctx)
+	if err != nil || all == nil {
 		return nil, err
 	}
 	return all[:newestOf(all).Shards], nil

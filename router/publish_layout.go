@@ -55,24 +55,24 @@ func (m *marks) change(ctx context.Context, kafka KafkaConfig, plan func(old []m
 var errMet = errors.New("another instance moved it")
 
 func (m *marks) tryChange(ctx context.Context, kafka KafkaConfig, plan func(old []mark, found int) ([]mark, error)) ([]mark, error) {
-	old, next, err := m.planned(ctx, plan)
-	if err != nil || next == nil {
-		return old, err
+	if now, enough, err := m.glance(ctx, plan); err != nil || enough {
+		return now, err
+	}
+	shards, err := m.width(ctx)
+	if err != nil {
+		return nil, err
 	}
 	writer, err := newTransactor(ctx, m.cfg, kafka, 0, m.log) // fences id 0
 	if err != nil {
 		return nil, err
 	}
 	defer writer.close()
-	if err := m.fenceFrom(ctx, 1, len(next)); err != nil { // 1
+	if err := m.fenceFrom(ctx, 1, shards); err != nil { // 1
 		return nil, err
 	}
-	if old, next, err = m.planned(ctx, plan); err != nil || next == nil { // 2
+	ends, old, next, err := m.planned(ctx, plan) // 2
+	if err != nil || next == nil {
 		return old, err
-	}
-	ends, err := m.settledEnds(ctx, upTo(len(next))...)
-	if err != nil {
-		return nil, err
 	}
 	if err := writer.begin(); err != nil {
 		return nil, met(err)
@@ -84,7 +84,7 @@ func (m *marks) tryChange(ctx context.Context, kafka KafkaConfig, plan func(old 
 	if err := writer.flush(ctx); err != nil {
 		return nil, met(err)
 	}
-	if err := m.fenceFrom(ctx, 1, len(next)); err != nil { // 4
+	if err := m.fenceFrom(ctx, 1, shards); err != nil { // 4
 		return nil, err
 	}
 	now, err := m.ends(ctx)
@@ -103,32 +103,65 @@ func (m *marks) tryChange(ctx context.Context, kafka KafkaConfig, plan func(old 
 	return next, nil
 }
 
-// planned reads the marks and what plan makes of them. A layout with a hole is
-// lost: positions of some shards are known and of others not.
-func (m *marks) planned(ctx context.Context, plan func(old []mark, found int) ([]mark, error)) (old, next []mark, err error) {
-	if err := m.look(ctx); err != nil {
-		return nil, nil, err
+// glance looks, and keeps nobody out, whether the layout is there and as plan
+// wants it. Most starts need no more.
+func (m *marks) glance(ctx context.Context, plan func(old []mark, found int) ([]mark, error)) (now []mark, enough bool, err error) {
+	if now, err = m.committed(ctx); err != nil || now == nil {
+		return nil, false, err
 	}
-	ends, err := m.settledEnds(ctx, upTo(m.parts)...)
+	next, err := plan(now, len(now))
+	return now, next == nil && err == nil, err
+}
+
+// committed returns the marks as they are now, to a reader of committed records:
+// nil when there are none, or when a change of the layout is on its way and only
+// some of them show it.
+func (m *marks) committed(ctx context.Context) ([]mark, error) {
+	if err := m.look(ctx); err != nil {
+		return nil, err
+	}
+	ends, err := m.offsets(ctx, m.admin.ListCommittedOffsets)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	all, found, err := m.all(ctx, ends)
+	if err != nil || found == 0 {
+		return nil, err
+	}
+	if _, err := whole(m.cfg, all); err != nil {
+		return nil, nil //nolint:nilerr // who has kept the others out finds out whether it lasts
+	}
+	return all, nil
+}
+
+// width is how many partitions the position topic has: as many ids may be in use.
+func (m *marks) width(ctx context.Context) (int, error) {
+	err := m.look(ctx)
+	return m.parts, err
+}
+
+// planned reads the marks and what plan makes of them, when all ids are fenced. A
+// layout with a hole is lost: positions of some shards are known and of others not.
+func (m *marks) planned(ctx context.Context, plan func(old []mark, found int) ([]mark, error)) (ends []int64, old, next []mark, err error) {
+	if ends, err = m.settledEnds(ctx, upTo(m.parts)...); err != nil {
+		return nil, nil, nil, err
 	}
 	old, found, err := m.all(ctx, ends)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if found == 0 {
 		old = nil
 	} else if old, err = whole(m.cfg, old); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if next, err = plan(old, found); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if len(next) > m.parts {
-		return nil, nil, fmt.Errorf("position topic %s has %d partitions and %d shards need as many", m.cfg.Positions(), m.parts, len(next))
+		return nil, nil, nil, fmt.Errorf("position topic %s has %d partitions and %d shards need as many", m.cfg.Positions(), m.parts, len(next))
 	}
-	return old, next, nil
+	return ends, old, next, nil
 }
 
 // whole returns the marks of the newest generation, and sees that none is missing.

@@ -302,3 +302,18 @@ func deleteBefore(topic string, partition int32, offset int64) kadm.Offsets {
 	o.Add(kadm.Offset{Topic: topic, Partition: partition, At: offset, LeaderEpoch: -1})
 	return o
 }
+
+// drop removes a table from the catalog; its files stay.
+func (w *stage) drop(name string) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(w.cfg.Catalog.URI, "sqlite:")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec("DELETE FROM iceberg_tables WHERE table_name = ?", name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+var nopLog = zap.NewNop()
