@@ -328,9 +328,10 @@ func roomy(s []byte) []byte {
 	return append(make([]byte, 0, len(s)+shortBytes), s...)
 }
 
-// dictionaryTextMax bounds the text of a dictionary, which writers keep below
-// 1 MiB.
-const dictionaryTextMax = 8 << 20
+// dictionaryTextMax bounds the text of a dictionary: every column may have one,
+// and a larger one is no more in the cache, so that a copy from it costs as much
+// as writing the value.
+const dictionaryTextMax = 1 << 20
 
 // build writes all values. It leaves those to each row that have no text, or
 // too much of it.
