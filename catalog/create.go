@@ -3,11 +3,13 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/apache/iceberg-go"
+	"github.com/apache/iceberg-go/table"
 )
 
 // Column is one top-level column of a table that is to be created.
@@ -32,6 +34,7 @@ type Create struct {
 // The field ids are provisional: a catalog numbers them anew when it creates the table.
 func (c Create) Compile() (*iceberg.Schema, *iceberg.PartitionSpec, error) {
 	fields, problems := c.columns()
+	problems = append(problems, c.properties()...)
 	if len(problems) > 0 {
 		return nil, nil, errors.Join(problems...)
 	}
@@ -81,6 +84,37 @@ func (c Create) columns() (fields []iceberg.NestedField, problems []error) {
 		problems = collisions(fields)
 	}
 	return fields, problems
+}
+
+// properties refuses values that no catalog or writer could use, and names that
+// are this program's own.
+func (c Create) properties() (problems []error) {
+	whole := func(v string) bool { n, err := strconv.ParseInt(v, 10, 64); return err == nil && n >= 0 }
+	truth := func(v string) bool { return v == "true" || v == "false" }
+	rules := map[string]struct {
+		ok   func(string) bool
+		must string
+	}{
+		table.PropertyFormatVersion:               {func(v string) bool { return v == "1" || v == "2" || v == "3" }, `"1", "2" or "3"`},
+		table.MetadataDeleteAfterCommitEnabledKey: {truth, `"true" or "false"`},
+		"gc.enabled":                           {truth, `"true" or "false"`},
+		table.MetadataPreviousVersionsMaxKey:   {whole, "a whole number"},
+		"history.expire.max-snapshot-age-ms":   {whole, "a whole number"},
+		"history.expire.min-snapshots-to-keep": {whole, "a whole number"},
+		"write.target-file-size-bytes":         {whole, "a whole number"},
+		table.MetadataCompressionKey: {func(v string) bool {
+			return v == table.MetadataCompressionCodecNone || v == table.MetadataCompressionCodecGzip
+		}, `"none" or "gzip"`},
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Properties)) {
+		if rule, known := rules[key]; known && !rule.ok(c.Properties[key]) {
+			problems = append(problems, fmt.Errorf("property %q: %q: must be %s", key, c.Properties[key], rule.must))
+		}
+		if strings.HasPrefix(key, "router.") && strings.HasSuffix(key, ".ledger") {
+			problems = append(problems, fmt.Errorf("property %q: that is where a ledger goes", key))
+		}
+	}
+	return problems
 }
 
 // collisions finds dotted names that mean two columns: a top-level "a.b" beside a struct a with a field b.

@@ -106,6 +106,10 @@ func TestCompileNamesEveryProblem(t *testing.T) {
 				`column "day" is date, which hour does not take`, `no column "idd" (did you mean id?)`, "take one of its fields (s.x)",
 				"more than one value a row", "did you mean bucket?", "bucket(id, 16)", "at least 1", "a column and nothing else", "before = is missing",
 				"is a column's name", "closing parenthesis", "is empty"}},
+		{"properties", Create{Schema: columns, Properties: map[string]string{"format-version": "9", "gc.enabled": "yes", "write.metadata.previous-versions-max": "-1",
+			"write.metadata.compression-codec": "lz4", "router.x.ledger": "{}", "owner": "anything"}},
+			[]string{`property "format-version": "9": must be "1", "2" or "3"`, `property "gc.enabled": "yes": must be "true" or "false"`, `"-1": must be a whole number`,
+				`"lz4": must be "none" or "gzip"`, `property "router.x.ledger": that is where a ledger goes`}},
 		{"twice", Create{Schema: columns, Partition: []string{"day(ts)", "hour(ts)", "bucket(id, 4)", "b2 = bucket(id, 4)", "ts_day = bucket(id, 8)"}},
 			[]string{"keep the finest (day or hour)", `the same as field "id_bucket"`, `"ts_day" is taken`}},
 	} {

@@ -112,7 +112,11 @@ func (k *checkup) checkLedger(ctx context.Context, i int) {
 		return
 	}
 	key := fmt.Sprintf("ingest[%d].table", i)
-	ledger, err := in.ledger(ctx)
+	var ledger catalog.Ledger
+	starts, err := in.listed(ctx, "start", in.admin.ListStartOffsets)
+	if err == nil {
+		ledger, err = in.ledger(ctx)
+	}
 	if err == nil && ledger.Seq > 0 {
 		known := ledger.Clone()
 		want := map[string][]int32{}
@@ -122,7 +126,7 @@ func (k *checkup) checkLedger(ctx context.Context, i int) {
 			}
 		}
 		if err = in.checkIdentity(&known); err == nil {
-			_, err = in.checkRange(ctx, &known, want)
+			_, err = in.checkRange(ctx, &known, want, starts)
 		}
 	}
 	switch {

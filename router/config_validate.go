@@ -315,6 +315,9 @@ func (c CreateConfig) problems(r rules) {
 // blame finds the key that a problem of the table's design is about.
 func (c CreateConfig) blame(err error) string {
 	text := err.Error()
+	if strings.HasPrefix(text, "property ") {
+		return "properties"
+	}
 	for i, col := range c.Schema {
 		if col.Name != "" && strings.HasPrefix(text, "column "+strconv.Quote(col.Name)) {
 			return fmt.Sprintf("schema[%d].type", i)

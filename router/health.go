@@ -147,7 +147,7 @@ func (s IngestStatus) complaint(now time.Time) string {
 		return why("uploads or commits do not succeed " + since(s.FailingSince))
 	}
 	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > readyTriggers*s.Trigger+readyGrace {
-		return why(fmt.Sprintf("no commit %s, lag %d records, %d rows buffered", since(t), s.LagRecords, s.BufferedRows))
+		return why(fmt.Sprintf("no commit %s, lag %s records, %d rows buffered", since(t), s.lagText(), s.BufferedRows))
 	}
 	return ""
 }

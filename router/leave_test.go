@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,11 +11,16 @@ import (
 	"testing"
 	"time"
 
+	icebergio "github.com/apache/iceberg-go/io"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"icerouter/catalog"
+	"icerouter/writers"
 )
 
 // holdJoins lets the group's joins wait from the nth on. The returned channel
@@ -121,9 +127,68 @@ func TestPartitionNotListedYet(t *testing.T) {
 	w := newStage(t, map[string]int32{"a": 1})
 	in := &ingest{cfg: IngestConfig{Topics: []string{"a"}}, admin: w.admin}
 	ledger := catalog.Ledger{Seq: 1, Topics: map[string]catalog.TopicLedger{"a": {Next: map[int32]int64{0: 0, 1: 12}}}}
-	_, err := in.checkRange(t.Context(), &ledger, map[string][]int32{"a": {0, 1}})
+	starts, err := in.listed(t.Context(), "start", in.admin.ListStartOffsets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = in.checkRange(t.Context(), &ledger, map[string][]int32{"a": {0, 1}}, starts)
 	if err == nil || halts(err) {
 		t.Errorf("got %v, want a failure that passes by itself", err)
+	}
+}
+
+// While a ledger is compared with the log another instance commits, and
+// retention follows it: that is no loss.
+func TestRetentionBehindOthersCommit(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", nil, "a")
+	w.produce("a", 1, 100)
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.produce("a", 1, 100)
+	r, err := New(w.cfg, zap.NewNop(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := writers.NewStores(zap.NewNop())
+	defer stores.Close() //nolint:errcheck // a test's
+	in := r.newIngest(0, stores, zap.NewNop())
+	open := func(ctx context.Context, location string, properties map[string]string) (icebergio.IO, error) {
+		return stores.Open(ctx, location, properties)
+	}
+	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, open, in.log); err != nil {
+		t.Fatal(err)
+	}
+	defer in.catalog.Close() //nolint:errcheck // a test's
+	asker, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asker.Close()
+	in.admin = kadm.NewClient(asker)
+	if err := in.openTable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var others atomic.Bool
+	w.broker.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.broker.KeepControl()
+		if others.Swap(true) {
+			return nil, nil, false
+		}
+		w.broker.SleepControl(func() {
+			if err := w.once(); err != nil {
+				t.Error(err)
+			}
+			if _, err := w.admin.DeleteRecords(t.Context(), deleteBefore("a", 0, 200)); err != nil {
+				t.Error(err)
+			}
+		})
+		return nil, nil, false
+	})
+	ledger, err := in.checkedLedger(t.Context(), map[string][]int32{"a": {0}})
+	if err != nil || ledger.Topics["a"].Next[0] != 200 {
+		t.Errorf("ledger %+v, %v", ledger, err)
 	}
 }
 

@@ -34,7 +34,7 @@ var metricTable = []metric{
 	{"router_commit_seconds", "histogram", perIngest, commitBuckets, "Time of a commit, all attempts together."},
 	{"router_upload_seconds", "histogram", perIngest, commitBuckets, "Time to close and upload the files of a cut."},
 	{"router_freshness_seconds", "histogram", perIngest, freshnessBuckets, "Time from a record's Kafka timestamp to the commit that carries its row; one observation a row."},
-	{"router_lag_records", "gauge", perIngest, nil, "Offsets between the table and the ends of the partitions owned."},
+	{"router_lag_records", "gauge", perIngest, nil, "Offsets between the table and the ends of the partitions owned; absent while the ends are not known."},
 	{"router_seconds_since_commit", "gauge", perIngest, nil, "Time since the last commit; before the first, since the start."},
 	{"router_ready", "gauge", perIngest, nil, "1 while the ingest gets on, 0 while /readyz would complain about it."},
 	{"router_buffered_rows", "gauge", perIngest, nil, "Rows in the open cut."},
@@ -137,6 +137,11 @@ func (m *metrics) look(s Status, now time.Time) {
 		if in.complaint(now) != "" {
 			ready = 0
 		}
+		if in.LagUnknown {
+			m.gauges["router_lag_records"].DeleteLabelValues(in.Name)
+		} else {
+			m.gauges["router_lag_records"].WithLabelValues(in.Name).Set(float64(in.LagRecords))
+		}
 		m.gauges["router_ready"].WithLabelValues(in.Name).Set(ready)
 	}
 	for _, p := range s.Publishes {
@@ -159,7 +164,7 @@ type ingestMetrics struct {
 	records, recordBytes, rows, files, fileBytes prometheus.Counter
 	lost, fenced, restarts                       prometheus.Counter
 	commitSeconds, uploadSeconds                 prometheus.Observer
-	lag, bufferedRows, bufferedBytes             prometheus.Gauge
+	bufferedRows, bufferedBytes                  prometheus.Gauge
 	openFiles, cutsInFlight                      prometheus.Gauge
 	commits, deadLetters, skipped                *prometheus.CounterVec // by ingest and one label more
 	name                                         string
@@ -183,7 +188,6 @@ func (m *metrics) ingest(name string) *ingestMetrics {
 		restarts:      counter("router_restarts_total"),
 		commitSeconds: m.histograms["router_commit_seconds"].WithLabelValues(name),
 		uploadSeconds: m.histograms["router_upload_seconds"].WithLabelValues(name),
-		lag:           gauge("router_lag_records"),
 		bufferedRows:  gauge("router_buffered_rows"),
 		bufferedBytes: gauge("router_buffered_bytes"),
 		openFiles:     gauge("router_open_files"),

@@ -82,7 +82,7 @@ func (s Status) settled() bool {
 func (s Status) sentence() string {
 	parts := make([]string, len(s.Ingests))
 	for i, in := range s.Ingests {
-		parts[i] = fmt.Sprintf("%s %s, %d rows in %d commits, lag %d", in.Name, in.State, in.Rows, in.Commits, in.LagRecords)
+		parts[i] = fmt.Sprintf("%s %s, %d rows in %d commits, lag %s", in.Name, in.State, in.Rows, in.Commits, in.lagText())
 		if in.Error != "" {
 			parts[i] += " (" + in.Error + ")"
 		}

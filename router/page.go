@@ -68,7 +68,7 @@ func newPageIngest(in IngestStatus, now time.Time) pageIngest {
 		spread = fmt.Sprintf("95%% %s, 99%% %s", span(in.Freshness.P95), span(in.Freshness.P99))
 	}
 	out.Facts = []pageFact{
-		{"lag", count(in.LagRecords), fmt.Sprintf("records in %d partitions", in.Assigned)},
+		{"lag", in.lagText(), fmt.Sprintf("records in %d partitions", in.Assigned)},
 		{"freshness", fresh, spread},
 		{"buffered", count(in.BufferedRows) + " rows", size(in.BufferedBytes) + ", " + next},
 		{"last commit", commit, took},

@@ -24,7 +24,15 @@ func haltf(format string, args ...any) error { return &haltError{fmt.Sprintf(for
 // checkedLedger reads the ledger and compares it with the cluster that we are
 // connected to. Where they contradict each other it stops, or mends the ledger
 // as far as the configuration allows.
+//
+// The first offsets are listed before the ledger is read, the ends after it. A
+// ledger that other instances move meanwhile, and retention behind it, then
+// never look like records that are gone, or a log that was truncated.
 func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (catalog.Ledger, error) {
+	starts, err := in.listed(ctx, "start", in.admin.ListStartOffsets)
+	if err != nil {
+		return catalog.Ledger{}, err
+	}
 	ledger, err := in.ledger(ctx)
 	if err != nil {
 		return ledger, err
@@ -36,7 +44,7 @@ func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (c
 	if err := in.checkIdentity(&mended); err != nil {
 		return ledger, err
 	}
-	lost, err := in.checkRange(ctx, &mended, want)
+	lost, err := in.checkRange(ctx, &mended, want, starts)
 	if err != nil {
 		return ledger, err
 	}
@@ -116,8 +124,8 @@ func (in *ingest) checkIdentity(ledger *catalog.Ledger) error {
 
 // checkRange stops when a partition's next offset is not in the log any more
 // (retention) or not yet (the log was truncated).
-func (in *ingest) checkRange(ctx context.Context, ledger *catalog.Ledger, want map[string][]int32) (lost int64, err error) {
-	starts, ends, err := in.bounds(ctx)
+func (in *ingest) checkRange(ctx context.Context, ledger *catalog.Ledger, want map[string][]int32, starts kadm.ListedOffsets) (lost int64, err error) {
+	ends, err := in.listed(ctx, "end", in.admin.ListEndOffsets)
 	if err != nil {
 		return 0, err
 	}
@@ -151,23 +159,18 @@ func (in *ingest) checkRange(ctx context.Context, ledger *catalog.Ledger, want m
 	return lost, nil
 }
 
-// bounds asks for the first offset and the high watermark of each partition.
-func (in *ingest) bounds(ctx context.Context) (starts, ends kadm.ListedOffsets, err error) {
+// listed asks for an offset of each partition: list is one of kadm's functions.
+func (in *ingest) listed(ctx context.Context, which string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (kadm.ListedOffsets, error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaRequestTimeout)
 	defer cancel()
-	if starts, err = in.admin.ListStartOffsets(ctx, in.cfg.Topics...); err == nil {
-		err = starts.Error()
+	offsets, err := list(ctx, in.cfg.Topics...)
+	if err == nil {
+		err = offsets.Error()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("list start offsets: %w", err)
+		return nil, fmt.Errorf("list %s offsets: %w", which, err)
 	}
-	if ends, err = in.admin.ListEndOffsets(ctx, in.cfg.Topics...); err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("list end offsets: %w", err)
-	}
-	return starts, ends, nil
+	return offsets, nil
 }
 
 // resolve returns where each partition starts, and which of them the ledger

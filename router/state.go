@@ -19,6 +19,9 @@ type ingestState struct {
 	positions map[topicPartition]int64 // committed, or where the partition started
 	reading   map[topicPartition]int64 // next offset to take, as of the last look
 	latest    map[topicPartition]int64 // last stable offsets, as of the last look
+	looked    time.Time                // when that was
+	began     time.Time                // when the ingest was last running
+	assigned  bool                     // whether it has had partitions since then
 }
 
 func newIngestState(cfg IngestConfig, m *ingestMetrics) *ingestState {
@@ -41,8 +44,21 @@ func (s *ingestState) status() IngestStatus {
 		out.Skipped[k] = v
 	}
 	out.LagRecords = s.lag()
+	out.LagUnknown = !s.knowsLag(time.Now())
 	out.Freshness = s.fresh.quantiles()
 	return out
+}
+
+// Without a look for lagKnownFor the ends are not known any more, and without
+// partitions for assignedAfter they are all with others.
+const (
+	lagKnownFor   = 5 * lagEvery
+	assignedAfter = 30 * time.Second
+)
+
+// knowsLag tells whether lag says something at now. REQUIRES: s.mu is held.
+func (s *ingestState) knowsLag(now time.Time) bool {
+	return !s.looked.IsZero() && now.Sub(s.looked) <= lagKnownFor && (s.assigned || now.Sub(s.began) >= assignedAfter)
 }
 
 // lag counts the offsets between what is committed and the ends, as far as
@@ -85,7 +101,7 @@ func (s *ingestState) running() {
 	s.become(StateRunning, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.everRan = true
+	s.everRan, s.assigned, s.began, s.looked = true, false, time.Now(), time.Time{}
 }
 
 // ran reports whether the ingest has ever been running: then what it lacks now
@@ -136,6 +152,7 @@ func (s *ingestState) owns(parts map[topicPartition]*owned) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now.Assigned = len(parts)
+	s.assigned = s.assigned || len(parts) > 0
 	positions := make(map[topicPartition]int64, len(parts))
 	for at, p := range parts {
 		if known, ok := s.positions[at]; ok {
@@ -252,11 +269,10 @@ func (s *ingestState) observe(d time.Duration, n int64) {
 func (s *ingestState) ends(latest map[topicPartition]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.latest = latest
+	s.latest, s.looked = latest, time.Now()
 	if s.now.State == StateRunning && !s.waiting() && s.lag() == 0 {
 		s.now.Error, s.now.FirstError, s.now.FailingSince = "", "", time.Time{} // nothing is left to fail
 	}
-	s.metrics.lag.Set(float64(s.lag()))
 	s.progress(time.Now())
 }
 

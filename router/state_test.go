@@ -1,6 +1,8 @@
 package router
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,4 +73,57 @@ func TestStatusRedacts(t *testing.T) {
 	} else {
 		checkNoSecret(t, s.Error+s.FirstError)
 	}
+}
+
+// TestLagUnknown: before partitions are assigned and their ends were seen, and
+// while nobody says where they are, no lag is told; least of all 0.
+func TestLagUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := topicPartition{"a", 0}
+		m := newMetrics()
+		s := newIngestState(IngestConfig{Name: "a", Trigger: time.Second}, m.ingest("a"))
+		expect := func(when string, known bool, lag string) {
+			t.Helper()
+			in := s.status()
+			if in.LagUnknown == known || in.lagText() != lag {
+				t.Errorf("%s: unknown %t, %s", when, in.LagUnknown, in.lagText())
+			}
+			body, _ := json.Marshal(in)
+			want := `"lag_records":` + lag
+			if !known {
+				want = `"lag_records":null`
+			}
+			if !strings.Contains(string(body), want) {
+				t.Errorf("%s: %s", when, body)
+			}
+			m.look(Status{Ingests: []IngestStatus{in}}, time.Now())
+			families, err := m.registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := false
+			for _, f := range families {
+				there = there || f.GetName() == "router_lag_records"
+			}
+			if there != known {
+				t.Errorf("%s: router_lag_records exported: %t", when, there)
+			}
+		}
+		expect("not running", false, "unknown")
+		s.running()
+		s.ends(map[topicPartition]int64{at: 15})
+		expect("without partitions", false, "unknown")
+		s.owns(map[topicPartition]*owned{at: {from: 10, next: 10}})
+		expect("assigned", true, "5")
+		time.Sleep(lagKnownFor + time.Second)
+		expect("no word from the broker", false, "unknown")
+		s.ends(map[topicPartition]int64{at: 16})
+		expect("it is back", true, "6")
+		s.running()
+		expect("started again", false, "unknown")
+		s.owns(nil)
+		time.Sleep(assignedAfter)
+		s.ends(map[topicPartition]int64{at: 16})
+		expect("all partitions are with others", true, "0")
+	})
 }

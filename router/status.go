@@ -38,7 +38,8 @@ type IngestStatus struct {
 	Assigned   int // Kafka partitions owned now
 
 	Trigger       time.Duration
-	LagRecords    int64 // records between the ledger and the end of the owned partitions
+	LagRecords    int64 // records between the ledger and the end of the owned partitions, as far as known
+	LagUnknown    bool  // before the first assignment and the first look at the ends, and while the broker doesn't answer
 	BufferedRows  int64
 	BufferedBytes int64
 	OldestRow     time.Time // when the first row of the open cut arrived; zero when it is empty
@@ -105,7 +106,7 @@ func (s IngestStatus) MarshalJSON() ([]byte, error) {
 		Restarts         int              `json:"restarts"`
 		Assigned         int              `json:"assigned_partitions"`
 		TriggerSeconds   float64          `json:"trigger_seconds"`
-		LagRecords       int64            `json:"lag_records"`
+		LagRecords       *int64           `json:"lag_records"` // null: not known
 		BufferedRows     int64            `json:"buffered_rows"`
 		BufferedBytes    int64            `json:"buffered_bytes"`
 		OldestRow        *time.Time       `json:"oldest_row,omitempty"`
@@ -128,13 +129,29 @@ func (s IngestStatus) MarshalJSON() ([]byte, error) {
 		FreshnessSeconds freshness        `json:"freshness"`
 	}{
 		s.Name, s.Table, s.Topics, s.State, s.Error, s.FirstError, s.Restarts, s.Assigned,
-		s.Trigger.Seconds(), s.LagRecords, s.BufferedRows, s.BufferedBytes,
+		s.Trigger.Seconds(), s.knownLag(), s.BufferedRows, s.BufferedBytes,
 		moment(s.OldestRow), moment(s.NextCut), s.CutsInFlight,
 		s.Records, s.Rows, s.Bytes, s.Files, s.FileBytes, s.Commits,
 		s.DeadLetters, s.Skipped, s.LostRecords,
 		moment(s.LastCommit), s.LastSnapshot, s.LastCommitTook.Seconds(), moment(s.BehindSince), moment(s.FailingSince),
 		freshness{s.Freshness.P50.Seconds(), s.Freshness.P95.Seconds(), s.Freshness.P99.Seconds()},
 	})
+}
+
+// knownLag is the lag, nil when it is not known.
+func (s IngestStatus) knownLag() *int64 {
+	if s.LagUnknown {
+		return nil
+	}
+	return &s.LagRecords
+}
+
+// lagText is the lag for people.
+func (s IngestStatus) lagText() string {
+	if s.LagUnknown {
+		return "unknown"
+	}
+	return count(s.LagRecords)
 }
 
 func moment(t time.Time) *time.Time {
