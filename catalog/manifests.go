@@ -67,5 +67,5 @@ func (t *Table) remember(st *staged) {
 			h.bodies[m.FilePath()] = body
 		}
 	}
-	t.head = h
+	t.head, t.warm = h, true
 }

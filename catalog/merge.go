@@ -108,6 +108,28 @@ func (t *Table) prepareMerge(ctx context.Context, s *state, inputs []iceberg.Man
 	return m, nil
 }
 
+// leftBehindMax bounds how many manifests the first commit of a process merges.
+const leftBehindMax = 8 * mergeFan
+
+// mergeLeftBehind merges before the first commit of a process what earlier ones
+// left behind: one that commits once, as --once does, never lives to take in a
+// merge that it prepared beside a commit, and the list would grow for ever.
+func (t *Table) mergeLeftBehind(ctx context.Context, s *state, list []iceberg.ManifestFile) {
+	if t.warm || t.ready != nil {
+		return
+	}
+	inputs, level := planMerge(list, s.meta.Version())
+	if len(inputs) < 2*mergeFan {
+		return
+	}
+	m, err := t.prepareMerge(ctx, s, inputs[:min(len(inputs), leftBehindMax)], level, nil)
+	if err != nil {
+		t.log.Warn("merge manifests that were left behind", zap.Int("manifests", len(inputs)), zap.Error(t.catalog.scrub.error(err)))
+		return
+	}
+	t.ready = m
+}
+
 // takeMerge puts the prepared merge in the place of its inputs, if they all are in the list.
 func (t *Table) takeMerge(st *staged, list []iceberg.ManifestFile) []iceberg.ManifestFile {
 	m := t.ready

@@ -70,6 +70,7 @@ func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger, bar
 	if err != nil {
 		return nil, err
 	}
+	t.mergeLeftBehind(ctx, s, list)
 	list = t.takeMerge(st, list)
 	if err := t.writeList(s, st, append(fresh, list...)); err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ type Table struct {
 
 	mu    sync.Mutex // held by a change of the table
 	head  head
+	warm  bool // has committed, and knows what it left behind
 	ready *merged
 	waste waste
 

@@ -93,6 +93,7 @@ func (in *ingest) run(ctx, work context.Context) error {
 
 	cuts := make(chan *cut, 1)
 	appends := make(chan *cut, appendsWaitingMax)
+	whole := work
 	g, work := errgroup.WithContext(work)
 	watch, filled := context.WithCancel(work)
 	defer filled()
@@ -103,6 +104,9 @@ func (in *ingest) run(ctx, work context.Context) error {
 	g.Go(func() error { return in.tellGroup(work) })
 	if err := g.Wait(); err != nil {
 		return err
+	}
+	if in.options.Once {
+		in.table.Sweep(whole) // nobody comes after us who knows what expired just now
 	}
 	return in.halted
 }
