@@ -2,7 +2,6 @@ package router
 
 import (
 	"bytes"
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/apache/iceberg-go"
 	sqlcatalog "github.com/apache/iceberg-go/catalog/sql"
-	"github.com/apache/iceberg-go/io"
 	"github.com/apache/iceberg-go/table"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
@@ -327,10 +325,7 @@ func (w *stage) appendAsBefore(t *testing.T, name string, n int, gap bool) {
 	stores := writers.NewStores(zap.NewNop())
 	defer stores.Close() //nolint:errcheck // a test's
 	in := r.newIngest(0, stores, zap.NewNop())
-	open := func(ctx context.Context, location string, properties map[string]string) (io.IO, error) {
-		return stores.Open(ctx, location, properties)
-	}
-	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, open, in.log); err != nil {
+	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, storeOpener(stores), in.log); err != nil {
 		t.Fatal(err)
 	}
 	defer in.catalog.Close() //nolint:errcheck // a test's

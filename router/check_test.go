@@ -196,6 +196,13 @@ func TestCheckTLS(t *testing.T) {
 		t.Error("an unknown authority is all right?")
 	}
 	contains(t, report, "router.toml:7: kafka.tls: ", "ca_file")
+
+	// B202: the right authority's certificate, for another host.
+	report, err = checkFile(t, broker.ListenAddrs(), dir, fmt.Sprintf("[kafka.tls]\nca_file = %q\nserver_name = \"kafka.other.test\"\n", authority)+newOrders)
+	if err == nil {
+		t.Error("another host's certificate is all right?")
+	}
+	contains(t, report, "kafka.tls", "kafka.other.test")
 }
 
 // TestCheckDead meets a catalog that is not there and a store without rights.

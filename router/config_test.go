@@ -82,6 +82,9 @@ func TestConfigMinimal(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got.Ingest, want.Ingest)
 	}
+	if got.HTTP.Listen != "127.0.0.1:8080" {
+		t.Errorf("HTTP listens at %q by default, not on loopback alone", got.HTTP.Listen)
+	}
 	if got.Ingest[0].GroupID() != "router-orders" {
 		t.Errorf("group %q", got.Ingest[0].GroupID())
 	}
@@ -148,7 +151,7 @@ func TestValidateInCode(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`config: kafka.brokers[0] = "here": must be host:port`, `"postgres://u:***@h/db"`, "ingest: no [[ingest]] section"} {
+	for _, want := range []string{`config: kafka.brokers[0] = "here": must be host:port`, `"postgres://u:***@h/db"`, "ingest: no [[ingest]] and no [[publish]] section"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in:\n%v", want, err)
 		}

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	icebergio "github.com/apache/iceberg-go/io"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -154,10 +152,7 @@ func TestRetentionBehindOthersCommit(t *testing.T) {
 	stores := writers.NewStores(zap.NewNop())
 	defer stores.Close() //nolint:errcheck // a test's
 	in := r.newIngest(0, stores, zap.NewNop())
-	open := func(ctx context.Context, location string, properties map[string]string) (icebergio.IO, error) {
-		return stores.Open(ctx, location, properties)
-	}
-	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, open, in.log); err != nil {
+	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, storeOpener(stores), in.log); err != nil {
 		t.Fatal(err)
 	}
 	defer in.catalog.Close() //nolint:errcheck // a test's

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"icerouter/catalog"
+	"icerouter/writers"
 )
 
 // stage is what an ingest lives in: a broker, a catalog and a warehouse, all
@@ -317,3 +318,10 @@ func (w *stage) drop(name string) {
 }
 
 var nopLog = zap.NewNop()
+
+// storeOpener opens stores for a catalog, as an ingest does.
+func storeOpener(stores *writers.Stores) catalog.OpenStore {
+	return func(ctx context.Context, location string, properties map[string]string) (icebergio.IO, error) {
+		return stores.Open(ctx, location, properties)
+	}
+}
