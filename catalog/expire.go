@@ -15,9 +15,15 @@ import (
 // expiredMax bounds the snapshots that one commit expires.
 const expiredMax = 100
 
+// expireYoungFrom says from how many times ExpireKeep on snapshots are expired
+// whatever their age.
+const expireYoungFrom = 4
+
 // expire chooses the snapshots that leave the table with this commit: of the
 // new head's history, those behind the newest ExpireKeep which this program
-// made. Never one that a branch or tag names, none that lies outside of main's
+// made, once they are older than ExpireAfter: a commit of another engine, such
+// as a compaction that takes an hour, fails for good when the snapshot that it
+// began with is gone. Never one that a branch or tag names, none that lies outside of main's
 // history (somebody rolled back, and may want it again), and none from the oldest
 // on that a publish holds (see hold.go): the commit asserts that no other hold came.
 func (t *Table) expire(st *staged, meta table.Metadata) {
@@ -47,7 +53,8 @@ func (t *Table) expire(st *staged, meta table.Metadata) {
 			back += len(st.expired)
 			st.expired = st.expired[:0]
 		}
-		if place > keep && !named[s.SnapshotID] && isOurSnapshot(s) {
+		young := s.TimestampMs > st.snapshot.TimestampMs-t.options.ExpireAfter.Milliseconds() && place <= expireYoungFrom*keep
+		if place > keep && !young && !named[s.SnapshotID] && isOurSnapshot(s) {
 			st.expired = append(st.expired, *s)
 		}
 	}

@@ -28,6 +28,10 @@ type TableOptions struct {
 	// only in tables that it created.
 	ExpireKeep   int
 	ExpireAlways bool
+	// ExpireAfter is the age before which no snapshot is expired, as other writers
+	// check their commits against the history since they began; but expireYoungFrom
+	// times ExpireKeep are enough of it, so that metadata stays small.
+	ExpireAfter time.Duration
 	// CommitAttempts bounds the commits sent, and the tries in a row that send nothing; 0: until the context ends.
 	CommitAttempts int
 	// OnAttempt, if not nil, is called in Append and Rewind after each try.

@@ -111,6 +111,8 @@ type IngestConfig struct {
 	OnRollback      string `toml:"on_rollback"`      // halt | reread
 	ExpireSnapshots string `toml:"expire_snapshots"` // auto | on | off
 	KeepSnapshots   int    `toml:"keep_snapshots"`
+	// KeepSnapshotsFor is the age up to which more of them stay, four times as many at most.
+	KeepSnapshotsFor time.Duration `toml:"keep_snapshots_for"`
 
 	Create *CreateConfig `toml:"create"` // nil: the table must exist
 }
@@ -166,6 +168,8 @@ func DefaultIngest() IngestConfig {
 		OnRollback:      "halt",
 		ExpireSnapshots: "auto",
 		KeepSnapshots:   50,
+
+		KeepSnapshotsFor: time.Hour,
 	}
 }
 

@@ -16,21 +16,22 @@ import (
 
 // Bounds of the configuration, with their reasons.
 const (
-	memoryMaxMin      = 64 << 20 // less holds not even the fetches of a few brokers
-	stopTimeoutMin    = time.Second
-	stopTimeoutMax    = time.Hour
-	sessionTimeoutMin = time.Second
-	sessionTimeoutMax = 30 * time.Minute       // Kafka's group.max.session.timeout.ms
-	triggerMin        = 100 * time.Millisecond // less makes commits the work
-	triggerMax        = 24 * time.Hour         // more is a clock, not a trigger
-	triggerBytesMin   = 64 << 10
-	targetFileSizeMin = 64 << 10
-	targetFileSizeMax = 4 << 30 // a file is closed in memory
-	recordSizeMaxMin  = 1 << 10
-	recordSizeMaxMax  = 1 << 30 // Kafka's own bound is 2 GiB for a whole batch
-	cutsInFlightMax   = 16
-	openFilesMax      = 1 << 16
-	keepSnapshotsMax  = 1 << 20
+	memoryMaxMin        = 64 << 20 // less holds not even the fetches of a few brokers
+	stopTimeoutMin      = time.Second
+	stopTimeoutMax      = time.Hour
+	sessionTimeoutMin   = time.Second
+	sessionTimeoutMax   = 30 * time.Minute       // Kafka's group.max.session.timeout.ms
+	triggerMin          = 100 * time.Millisecond // less makes commits the work
+	triggerMax          = 24 * time.Hour         // more is a clock, not a trigger
+	triggerBytesMin     = 64 << 10
+	targetFileSizeMin   = 64 << 10
+	targetFileSizeMax   = 4 << 30 // a file is closed in memory
+	recordSizeMaxMin    = 1 << 10
+	recordSizeMaxMax    = 1 << 30 // Kafka's own bound is 2 GiB for a whole batch
+	cutsInFlightMax     = 16
+	openFilesMax        = 1 << 16
+	keepSnapshotsMax    = 1 << 20
+	keepSnapshotsForMax = 365 * 24 * time.Hour
 )
 
 // Validate reports every problem at once, as a *ConfigError. Load has called
@@ -288,6 +289,7 @@ func (in IngestConfig) limitProblems(r rules, memory Bytes) {
 		rule{"open_files_max", in.OpenFilesMax, in.OpenFilesMax >= 1 && in.OpenFilesMax <= openFilesMax, "must be from 1 to 65536"},
 		rule{"commit_attempts", in.CommitAttempts, in.CommitAttempts >= 0, "must not be negative; 0 tries until the process is stopped"},
 		rule{"keep_snapshots", in.KeepSnapshots, in.KeepSnapshots >= 1 && in.KeepSnapshots <= keepSnapshotsMax, "must be from 1 to 1048576; expire_snapshots = \"off\" keeps all"},
+		rule{"keep_snapshots_for", in.KeepSnapshotsFor, in.KeepSnapshotsFor >= 0 && in.KeepSnapshotsFor <= keepSnapshotsForMax, `must be from "0s" to "8760h"; expire_snapshots = "off" keeps all`},
 	)
 }
 

@@ -148,7 +148,7 @@ func (in *ingest) tableOptions() catalog.TableOptions {
 		OnAttempt:      in.status.attempted,
 	}
 	if in.cfg.ExpireSnapshots != "off" {
-		o.ExpireKeep, o.ExpireAlways = in.cfg.KeepSnapshots, in.cfg.ExpireSnapshots == "on"
+		o.ExpireKeep, o.ExpireAfter, o.ExpireAlways = in.cfg.KeepSnapshots, in.cfg.KeepSnapshotsFor, in.cfg.ExpireSnapshots == "on"
 	}
 	if c := in.cfg.Create; c != nil {
 		o.Create = &catalog.Create{Partition: c.Partition, Properties: c.Properties, Location: c.Location}

@@ -162,7 +162,7 @@ func (w *world) configure(store, rest string) {
 	in.TriggerRows = int64(pick(0, 0, 20, 100))
 	in.TargetFileSize = router.Bytes(pick(64<<10, 1<<20))
 	in.CutsInFlightMax = pick(1, 2, 3)
-	in.KeepSnapshots = pick(1, 2, 5, 50)
+	in.KeepSnapshots, in.KeepSnapshotsFor = pick(1, 2, 5, 50), 0
 	in.OnBadRecord, in.DeadLetterTopic = "dead_letter", deadTopic
 	in.Create = &router.CreateConfig{Schema: []router.ColumnConfig{
 		{Name: "id", Type: "long", Required: true}, {Name: "text", Type: "string"},

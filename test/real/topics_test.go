@@ -19,7 +19,7 @@ func TestRetentionOvertakes(t *testing.T) {
 	t.Parallel()
 	const partitions = 4
 	s := newScene(t, place{client(t), apache(t)}, "", "overtaken", partitions)
-	s.settings.ingests[0].extra = []string{`on_lost_records = "continue"`}
+	s.settings.ingests[0].extra = append(s.settings.ingests[0].extra, `on_lost_records = "continue"`)
 	s.auditor.sparse = true
 	s.begin(partitions)
 	instances := []*instance{s.instance().up(), s.instance().up()}
@@ -181,7 +181,7 @@ func TestTopicRecreatedUnderInstances(t *testing.T) {
 	t.Parallel()
 	const partitions = 2
 	s := newScene(t, place{client(t), apache(t)}, "", "again", partitions)
-	s.settings.ingests[0].extra = []string{`on_topic_reset = "restart"`}
+	s.settings.ingests[0].extra = append(s.settings.ingests[0].extra, `on_topic_reset = "restart"`)
 	s.auditor.sparse, s.auditor.reset = true, true
 	s.begin(partitions)
 	instances := []*instance{s.instance().up(), s.instance().up()}
