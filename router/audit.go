@@ -47,6 +47,9 @@ func Audit(ctx context.Context, cfg Config, o AuditOptions, out io.Writer) error
 			return &UsageError{fmt.Errorf("audit %s: no ingest has this name; there are %s", name, strings.Join(ingestNames(cfg), ", "))}
 		}
 	}
+	if len(ingests) == 0 {
+		return &UsageError{errors.New("audit: the configuration has no [[ingest]], so that there is nothing to prove")}
+	}
 	out = cfg.MaskWriter(out)
 	cfg.Log.Level, cfg.Log.Format = "warn", "console"
 	log, err := NewLog(cfg, out)

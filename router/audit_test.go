@@ -431,4 +431,8 @@ func TestAuditRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	w.unproven(AuditOptions{}, "table ns.t does not exist")
+	w.cfg.Ingest = nil
+	if _, err := w.prove(AuditOptions{}); !errors.As(err, &usage) {
+		t.Errorf("without an ingest: %v", err)
+	}
 }
