@@ -128,15 +128,18 @@ func (in *ingest) fill(ctx, work context.Context, cuts chan<- *cut) error {
 			return err
 		}
 		if err := in.resync(ctx, work, cuts); err != nil {
+			if ctx.Err() != nil && work.Err() == nil {
+				return nil // stopped, and all that was open is thrown away
+			}
 			return err
 		}
 		stop := ctx.Err() != nil || in.halted != nil
 		if !stop && in.options.Once {
 			finished, err := in.finished(ctx, work, cuts)
-			if err != nil {
+			if err != nil && (ctx.Err() == nil || work.Err() != nil) {
 				return err
 			}
-			stop = finished
+			stop = finished || ctx.Err() != nil
 		}
 		if stop || in.due(time.Now()) {
 			if err := in.cut(work, cuts, stop); err != nil {

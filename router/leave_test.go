@@ -187,17 +187,16 @@ func TestRetentionBehindOthersCommit(t *testing.T) {
 	}
 }
 
-// A stop ends though the store takes no metadata, which nobody's context reaches.
-func TestStopDuringMetadataWrite(t *testing.T) {
+// onStore is a stage whose warehouse is a store that meets each request first: true: it has answered.
+func onStore(t *testing.T, meets func(http.ResponseWriter, *http.Request) bool) *stage {
+	t.Helper()
 	var objects sync.Map
-	var refuse atomic.Bool
-	refused := make(chan struct{}, 1000)
 	store := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if meets(rw, r) {
+			return
+		}
 		switch there, ok := objects.Load(r.URL.Path); {
-		case r.Method == http.MethodPut && refuse.Load() && strings.Contains(r.URL.Path, "/metadata/"):
-			rw.WriteHeader(503)
-			refused <- struct{}{}
 		case r.Method == http.MethodPut:
 			objects.Store(r.URL.Path, body)
 		case r.Method == http.MethodDelete:
@@ -212,9 +211,24 @@ func TestStopDuringMetadataWrite(t *testing.T) {
 	t.Cleanup(store.Close)
 	w := newStage(t, map[string]int32{"a": 1})
 	w.ingest("t", nil, "a")
-	w.cfg.StopTimeout = time.Second
 	w.cfg.Catalog.Warehouse = "s3://lake/warehouse"
 	w.cfg.Catalog.Properties = map[string]string{"s3.endpoint": store.URL, "s3.region": "us-east-1", "s3.access-key-id": "id", "s3.secret-access-key": "secret"}
+	return w
+}
+
+// A stop ends though the store takes no metadata, which nobody's context reaches.
+func TestStopDuringMetadataWrite(t *testing.T) {
+	var refuse atomic.Bool
+	refused := make(chan struct{}, 1000)
+	w := onStore(t, func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut || !refuse.Load() || !strings.Contains(r.URL.Path, "/metadata/") {
+			return false
+		}
+		rw.WriteHeader(503)
+		refused <- struct{}{}
+		return true
+	})
+	w.cfg.StopTimeout = time.Second
 	d := w.daemon()
 	w.produce("a", 1, 10)
 	select {
@@ -230,5 +244,39 @@ func TestStopDuringMetadataWrite(t *testing.T) {
 	case <-d.done:
 	case <-time.After(30 * time.Second):
 		t.Fatal("still there 30 s after a stop with a stop_timeout of 1 s")
+	}
+}
+
+// A stop while the ledger is read again, and can't be, is no failure: what was
+// open is thrown away already.
+func TestStopDuringResync(t *testing.T) {
+	var silent atomic.Bool
+	asked, stopped := make(chan struct{}, 1000), make(chan struct{})
+	w := onStore(t, func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !silent.Load() {
+			return false
+		}
+		asked <- struct{}{}
+		<-stopped
+		rw.WriteHeader(403)
+		return true
+	})
+	d := w.daemon()
+	w.produce("a", 1, 10)
+	select {
+	case <-d.commits:
+	case err := <-d.done:
+		t.Fatal(err)
+	}
+	silent.Store(true)
+	out := w.broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "router-t", Err: kerr.UnknownMemberID})
+	if err := out.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	d.stop()
+	close(stopped)
+	if err := <-d.done; err != nil {
+		t.Errorf("got %v, want no error", err)
 	}
 }
