@@ -25,6 +25,8 @@ const checkTimeout = 2 * time.Minute
 //	brokers → topics → group ┐
 //	                         ├→ ledger against topics
 //	catalog → table → store  ┘
+//
+// and for a publish: topics → position against the table → columns → transactional id.
 func Check(ctx context.Context, cfg Config, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -40,7 +42,10 @@ func Check(ctx context.Context, cfg Config, out io.Writer) error {
 		in.OnRollback = "halt" // looking mends nothing
 		k.ingests = append(k.ingests, &ingest{cfg: in, kafka: cfg.Kafka, log: log, workers: 1})
 	}
-	k.well("config", "%d ingests", len(cfg.Ingest))
+	for _, p := range cfg.Publish {
+		k.publishes = append(k.publishes, &publish{cfg: p, kafka: cfg.Kafka, log: log, stores: k.stores, feed: newFeed()})
+	}
+	k.well("config", "%d ingests, %d publishes", len(cfg.Ingest), len(cfg.Publish))
 
 	var g errgroup.Group
 	g.Go(func() error { k.checkKafka(ctx); return nil })
@@ -48,6 +53,9 @@ func Check(ctx context.Context, cfg Config, out io.Writer) error {
 	_ = g.Wait() // nothing in it fails: problems are what it finds
 	for i := range k.ingests {
 		k.checkLedger(ctx, i)
+	}
+	for i := range k.publishes {
+		k.checkPosition(ctx, i)
 	}
 	for _, c := range k.closers {
 		c()
@@ -57,10 +65,11 @@ func Check(ctx context.Context, cfg Config, out io.Writer) error {
 
 // checkup is one run of Check.
 type checkup struct {
-	cfg     Config
-	log     *zap.Logger
-	stores  *writers.Stores
-	ingests []*ingest // assembled as far as it goes without a group
+	cfg       Config
+	log       *zap.Logger
+	stores    *writers.Stores
+	ingests   []*ingest // assembled as far as it goes without a group
+	publishes []*publish
 
 	mu       sync.Mutex
 	found    []string // what is well

@@ -40,7 +40,13 @@ func (k *checkup) checkKafka(ctx context.Context) {
 			in.admin = adm // its ledger can be compared
 			in.source.Store(&catalog.Source{Cluster: meta.Cluster, TopicIDs: topicIDsOf(all, in.cfg.Topics)})
 		}
-		k.checkGroup(ctx, i, adm)
+		k.checkGroup(ctx, fmt.Sprintf("ingest[%d].group", i), in.cfg.GroupID(), adm)
+	}
+	for i, p := range k.publishes {
+		p.asker = client
+		p.openKafka()
+		k.checkPublishTopics(ctx, i, all)
+		k.checkGroup(ctx, fmt.Sprintf("publish[%d].group", i), p.cfg.GroupID(), adm)
 	}
 }
 
@@ -114,9 +120,8 @@ func missingTopic(all kadm.TopicDetails, topic string) string {
 }
 
 // checkGroup asks for the group as a member would.
-func (k *checkup) checkGroup(ctx context.Context, i int, adm *kadm.Client) {
-	group := k.cfg.Ingest[i].GroupID()
+func (k *checkup) checkGroup(ctx context.Context, key, group string, adm *kadm.Client) {
 	if _, err := adm.FetchOffsets(ctx, group); errors.Is(err, kerr.GroupAuthorizationFailed) {
-		k.problem(fmt.Sprintf("ingest[%d].group", i), "this login may not use the group %s; allow it Read, or name another group", group)
+		k.problem(key, "this login may not use the group %s; allow it Read, or name another group", group)
 	}
 }

@@ -38,6 +38,9 @@ func (k *checkup) checkCatalog(ctx context.Context) {
 	for i := range k.ingests {
 		g.Go(func() error { k.checkTable(ctx, c, i); return nil })
 	}
+	for i := range k.publishes {
+		g.Go(func() error { k.checkSource(ctx, c, i); return nil })
+	}
 	_ = g.Wait()
 }
 

@@ -14,12 +14,13 @@ type page struct {
 	Version string
 	Uptime  string
 	Now     string
-	Ingests []pageIngest
+	Routes  []pageRoute
 }
 
-type pageIngest struct {
-	Name, Table, Topics, State, Mood, Complaint, FirstError string
-	Facts                                                   []pageFact
+// pageRoute is an ingest or a publish.
+type pageRoute struct {
+	Name, From, To, State, Mood, Complaint, FirstError string
+	Facts                                              []pageFact
 }
 
 // pageFact is one number with its name, and what else there is to say about it.
@@ -28,28 +29,34 @@ type pageFact struct{ Name, Value, Note string }
 func newPage(s Status, now time.Time) page {
 	p := page{Version: s.Version, Uptime: ago(s.Started, now), Now: now.UTC().Format("2006-01-02 15:04:05 UTC")}
 	for _, in := range s.Ingests {
-		p.Ingests = append(p.Ingests, newPageIngest(in, now))
+		p.Routes = append(p.Routes, newPageIngest(in, now))
+	}
+	for _, out := range s.Publishes {
+		p.Routes = append(p.Routes, newPagePublish(out, now))
 	}
 	return p
 }
 
-func newPageIngest(in IngestStatus, now time.Time) pageIngest {
-	out := pageIngest{
-		Name: in.Name, Table: in.Table, Topics: strings.Join(in.Topics, ", "), State: in.State,
-		Mood: "good", Complaint: in.complaint(now), FirstError: in.FirstError,
-	}
+// feel chooses the mood, and what there is to complain about.
+func (r *pageRoute) feel(complaint, err string, failing bool) {
+	r.Mood, r.Complaint = "good", complaint
 	switch {
-	case in.State == StateHalted || in.State == StateFailed:
-		out.Mood = "bad"
-	case out.Complaint != "" || !in.FailingSince.IsZero():
-		out.Mood = "wait"
+	case r.State == StateHalted || r.State == StateFailed:
+		r.Mood = "bad"
+	case complaint != "" || failing:
+		r.Mood = "wait"
 	}
-	if out.Complaint == "" && in.Error != "" {
-		out.Complaint = in.Error
+	if r.Complaint == "" {
+		r.Complaint = err
 	}
-	if out.FirstError == in.Error {
-		out.FirstError = ""
+	if r.FirstError == err {
+		r.FirstError = ""
 	}
+}
+
+func newPageIngest(in IngestStatus, now time.Time) pageRoute {
+	out := pageRoute{Name: in.Name, From: strings.Join(in.Topics, ", "), To: in.Table, State: in.State, FirstError: in.FirstError}
+	out.feel(in.complaint(now), in.Error, !in.FailingSince.IsZero())
 	next := "nothing buffered"
 	if !in.NextCut.IsZero() {
 		next = "cut in " + span(max(in.NextCut.Sub(now), 0))
@@ -62,11 +69,7 @@ func newPageIngest(in IngestStatus, now time.Time) pageIngest {
 	if in.LastSnapshot != 0 {
 		took = fmt.Sprintf("snapshot %d, took %s", in.LastSnapshot, span(in.LastCommitTook))
 	}
-	fresh, spread := "–", "no row committed lately"
-	if in.Freshness != (Freshness{}) {
-		fresh = span(in.Freshness.P50)
-		spread = fmt.Sprintf("95%% %s, 99%% %s", span(in.Freshness.P95), span(in.Freshness.P99))
-	}
+	fresh, spread := in.Freshness.words("no row committed lately")
 	out.Facts = []pageFact{
 		{"lag", in.lagText(), fmt.Sprintf("records in %d partitions", in.Assigned)},
 		{"freshness", fresh, spread},
@@ -92,6 +95,58 @@ func newPageIngest(in IngestStatus, now time.Time) pageIngest {
 		out.Facts = append(out.Facts, pageFact{"restarts", fmt.Sprint(in.Restarts), ""})
 	}
 	return out
+}
+
+// words are the median and the rest of the quantiles, or that there are none.
+func (f Freshness) words(none string) (median, spread string) {
+	if f == (Freshness{}) {
+		return "–", none
+	}
+	return span(f.P50), fmt.Sprintf("95%% %s, 99%% %s", span(f.P95), span(f.P99))
+}
+
+func newPagePublish(p PublishStatus, now time.Time) pageRoute {
+	out := pageRoute{Name: p.Name, From: p.Table, To: p.Topic, State: p.State, FirstError: p.FirstError}
+	out.feel(p.complaint(now), p.Error, !p.FailingSince.IsZero())
+	lag, behind := "none", "caught up"
+	if !p.BehindSince.IsZero() {
+		lag, behind = ago(p.BehindSince, now), fmt.Sprintf("%s snapshots behind", count(int64(p.SnapshotsBehind)))
+	}
+	last, took := "none yet", ""
+	if !p.LastTransaction.IsZero() {
+		last, took = ago(p.LastTransaction, now)+" ago", "took "+span(p.LastTransactionTook)
+	}
+	fresh, spread := p.Freshness.words("no row published lately")
+	out.Facts = []pageFact{
+		{"lag", lag, behind},
+		{"freshness", fresh, spread},
+		{"published", count(p.Rows) + " rows", size(p.Bytes)},
+		{"last transaction", last, took},
+		{"transactions", count(p.Transactions), ""},
+		{"shards", fmt.Sprint(p.Owned), p.slowest()},
+	}
+	for _, f := range []struct {
+		name  string
+		count int64
+		note  string
+	}{
+		{"dead letters", p.DeadLetters, "rows"}, {"lost", p.LostSnapshots, "snapshots, expired before they were published"},
+		{"skipped", p.SkippedSnapshots, "snapshots that delete or overwrite"}, {"fenced", p.Fenced, "transactions given up"}, {"restarts", int64(p.Restarts), ""},
+	} {
+		if f.count > 0 {
+			out.Facts = append(out.Facts, pageFact{f.name, count(f.count), f.note})
+		}
+	}
+	return out
+}
+
+// slowest says where the shard is that has the most to read.
+func (p PublishStatus) slowest() string {
+	if len(p.Shards) == 0 {
+		return ""
+	}
+	slowest := slices.MaxFunc(p.Shards, func(a, b ShardStatus) int { return a.SnapshotsBehind - b.SnapshotsBehind })
+	return fmt.Sprintf("shard %d at snapshot %d", slowest.Shard, slowest.Snapshot)
 }
 
 // tally sums counts up and lists them by reason.
@@ -151,7 +206,7 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="refresh" content="2">
-<title>router{{range .Ingests}}{{if ne .Mood "good"}} · {{.Name}} {{.State}}{{end}}{{end}}</title>
+<title>router{{range .Routes}}{{if ne .Mood "good"}} · {{.Name}} {{.State}}{{end}}{{end}}</title>
 <style>
 :root { color-scheme: light dark; --line: #8884; --good: #2a8a4a; --wait: #b07800; --bad: #c8322b; --soft: #777 }
 body { font: 15px/1.45 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem }
@@ -169,15 +224,15 @@ dt { color: var(--soft); font-size: .85rem } dd { margin: 0; font-size: 1.15rem;
 dd small { display: block; font-size: .8rem }
 </style>
 <header><h1>router {{.Version}}</h1><span>up {{.Uptime}}</span></header>
-{{range .Ingests}}<section class="{{.Mood}}">
-<div class="head"><h2>{{.Name}}</h2><span class="state">{{.State}}</span><span class="soft">{{.Topics}} → {{.Table}}</span></div>
+{{range .Routes}}<section class="{{.Mood}}">
+<div class="head"><h2>{{.Name}}</h2><span class="state">{{.State}}</span><span class="soft">{{.From}} → {{.To}}</span></div>
 {{if .Complaint}}<p class="why">{{.Complaint}}</p>
 {{end}}{{if .FirstError}}<p class="why">first: {{.FirstError}}</p>
 {{end}}<dl>
 {{range .Facts}}<div><dt>{{.Name}}</dt><dd>{{.Value}}{{if .Note}} <small>{{.Note}}</small>{{end}}</dd></div>
 {{end}}</dl>
 </section>
-{{else}}<p>No ingest is configured.</p>
+{{else}}<p>Nothing is configured.</p>
 {{end}}<footer><span>{{.Now}}</span><span><a href="/status">status</a> · <a href="/metrics">metrics</a> · <a href="/readyz">readyz</a> · <a href="/livez">livez</a></span></footer>
 </html>
 `))

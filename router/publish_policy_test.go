@@ -384,3 +384,35 @@ func TestPublishColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// check tells what a start would stumble over, each with its key.
+func TestPublishCheck(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1, "out": 3})
+	w.ingest("t", nil, "a")
+	w.publish("p", "t", "out", nil)
+	look := func() string {
+		t.Helper()
+		var report strings.Builder
+		err := Check(t.Context(), w.cfg, &report)
+		if (err != nil) != strings.Contains(report.String(), "problem ") {
+			t.Errorf("%v with %s", err, report.String())
+		}
+		return report.String()
+	}
+	contains(t, look(), "publish p: topic out, 3 partitions", "table ns.t is not there yet, an ingest will create it", "all is well")
+	if err := w.both(1, 10); err != nil {
+		t.Fatal(err)
+	}
+	w.produce("a", 1, 10)
+	if err := w.only("ingest", w.once); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, look(), "4 shards, 1 snapshots behind", "all is well")
+	right := w.cfg.Publish[0]
+	w.cfg.Publish[0].Key, w.cfg.Publish[0].Topic, w.cfg.Publish[0].TransactionTimeout = Names{"idd"}, "outt", time.Hour
+	contains(t, look(), "publish[0].key", `did you mean "id"?`, "publish[0].topic", `did you mean "out"?`, "publish[0].transaction_timeout", `"15m0s"`)
+	w.cfg.Publish[0] = right
+	w.drop("t")
+	w.cfg.Ingest = nil
+	contains(t, look(), "publish[0].table", "does not exist")
+}
