@@ -23,8 +23,9 @@ import (
 // DemoCommand is `router demo`: a broker, a catalog and a warehouse in one
 // folder, a load, and the real router between them, all in this process. It
 // runs until ctx ends or as long as --for says; then everything produced is
-// brought into the table and counted there. It returns nil only if each record
-// is in the table exactly once. Mistakes in args are *UsageError.
+// brought into the table and from there into a second topic, and compared in both.
+// It returns nil only if each record is in the table, and in the second topic,
+// exactly once. Mistakes in args are *UsageError.
 func DemoCommand(ctx context.Context, args []string) error {
 	return runDemo(ctx, args, os.Stdout)
 }
@@ -45,6 +46,9 @@ func runDemo(ctx context.Context, args []string, out *os.File) error {
 	hard, release := secondSignal(ctx)
 	defer release()
 	err = d.run(ctx, hard)
+	if err == nil {
+		err = d.bringBack(hard)
+	}
 	if err == nil {
 		err = d.prove(hard) // the signal that ends the load must not end the proof
 	}
@@ -69,9 +73,9 @@ type demoOptions struct {
 }
 
 const demoUsage = `router demo runs everything in one process, with nothing else installed: a Kafka broker, an Iceberg
-catalog (SQLite), a warehouse on disk, generated records, and the router between them. Ctrl-C or --for
-ends it: what was produced is brought into the table, counted there by another reader, and proven to be
-there exactly once. All of it lies in one folder; the next run in that folder goes on where this one ended,
+catalog (SQLite), a warehouse on disk, generated records, and the router between them, both ways: from a
+topic into the table and from the table into a second topic. Ctrl-C or --for ends it: what was produced is
+brought into the table and back out, read by other readers, and proven to be in both exactly once. All of it lies in one folder; the next run in that folder goes on where this one ended,
 also after kill -9.
 
   router demo
@@ -139,6 +143,7 @@ const (
 	demoName  = "demo"
 	demoTopic = "logs"
 	demoTable = "demo.logs"
+	demoBack  = "logs-back" // the topic that the table is published to
 )
 
 // stallMax is how long the router may commit nothing while records wait: past
@@ -175,6 +180,18 @@ func (d *demo) run(ctx, hard context.Context) error {
 	})
 	g.Go(func() error { v.show(routing); return nil })
 	return g.Wait()
+}
+
+// bringBack publishes what the table has and the second topic hasn't yet, as
+// router --once does.
+func (d *demo) bringBack(hard context.Context) error {
+	config := d.config
+	config.Ingest, config.HTTP.Listen = nil, ""
+	rest, err := New(config, d.log, Options{Version: demoName, Once: true})
+	if err != nil {
+		return err
+	}
+	return rest.Run(hard, hard)
 }
 
 // drain waits until the table's ledger has passed all that is in the topic.
@@ -236,6 +253,13 @@ func (d *demo) ends(ctx context.Context) (map[int32]int64, error) {
 		ends[p] = o.Offset
 	}
 	return ends, nil
+}
+
+func (d *demo) back() PublishStatus {
+	if s := d.router.Status(); len(s.Publishes) > 0 {
+		return s.Publishes[0]
+	}
+	return PublishStatus{}
 }
 
 func (d *demo) status() IngestStatus {

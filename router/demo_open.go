@@ -95,12 +95,17 @@ func (d *demo) openBroker(ctx context.Context) (err error) {
 		return err
 	}
 	d.admin = kadm.NewClient(d.producer)
-	answer, err := d.admin.CreateTopic(ctx, int32(d.options.partitions), 1, nil, demoTopic)
-	if err == nil {
-		err = answer.Err
+	if err := d.startBackAnew(ctx); err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-		return fmt.Errorf("create topic %s: %w", demoTopic, err)
+	for _, topic := range []string{demoTopic, demoBack} {
+		answer, err := d.admin.CreateTopic(ctx, int32(d.options.partitions), 1, nil, topic)
+		if err == nil {
+			err = answer.Err
+		}
+		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", topic, err)
+		}
 	}
 	ends, err := d.ends(ctx)
 	if err != nil {
@@ -136,11 +141,39 @@ func (d *demo) configure(ctx context.Context) (err error) {
 		Partition: []string{"bucket(logStreamId, 64)"},
 	}
 	d.config.Ingest = []IngestConfig{in}
+	back := DefaultPublish()
+	back.Name, back.Table, back.Topic, back.Shards = demoName, demoTable, demoBack, demoShards
+	back.OnLostPosition = policyRestart                                                                  // see startBackAnew
+	back.Headers = map[string]string{headerPartition: "_kafka_partition", headerOffset: "_kafka_offset"} // for the proof
+	d.config.Publish = []PublishConfig{back}
 	if err := d.config.Validate(); err != nil {
 		return &UsageError{err} // all that can be wrong came from a flag
 	}
 	return nil
 }
+
+// demoShards are enough for what one process generates.
+const demoShards = 2
+
+// startBackAnew deletes the second topic and its positions when the demo before
+// was killed. Unlike a real broker, the embedded one has died with the router, maybe
+// in the middle of a commit, and is no judge of what was committed. The table is; it
+// is published again from its beginning.
+func (d *demo) startBackAnew(ctx context.Context) error {
+	_, err := os.Stat(d.cleanFile())
+	if err == nil {
+		err = os.Remove(d.cleanFile())
+	} else if errors.Is(err, os.ErrNotExist) {
+		_, err = d.admin.DeleteTopics(ctx, demoBack, PublishConfig{Name: demoName}.Positions())
+	}
+	if err != nil {
+		return fmt.Errorf("start topic %s anew: %w", demoBack, err)
+	}
+	return nil
+}
+
+// cleanFile is there while no demo runs in the folder and the last one has ended well.
+func (d *demo) cleanFile() string { return d.path("broker.clean") }
 
 // freeAddress returns address if nobody listens there, else one with a free
 // port on the same host.
@@ -198,6 +231,7 @@ func (d *demo) close() {
 	}
 	if d.broker != nil {
 		d.broker.Close()
+		_ = os.WriteFile(d.cleanFile(), []byte("the broker was closed\n"), 0o600)
 	}
 	if d.log != nil {
 		_ = d.log.Sync()

@@ -9,21 +9,25 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
 	"icerouter/catalog"
 )
 
-// errUnproven ends a demo whose table does not hold each record exactly once.
-var errUnproven = errors.New("demo: the table does not hold exactly what was produced")
+// errUnproven ends a demo whose table, or second topic, does not hold each record
+// exactly once.
+var errUnproven = errors.New("demo: the table, or what was published from it, is not exactly what was produced")
 
 // prove reads the topic from its start and the table's data files, both anew
 // and by nothing that the ingest path uses, and compares them record by record:
-// each (partition, offset) once, and the same id and text under it. It prints
-// how to query the table and, as its last line, the counts.
+// each (partition, offset) once, and the same id and text under it; and then the
+// topic that the table was published to. It prints how to query the table and, as
+// its last line, the counts of the table.
 func (d *demo) prove(ctx context.Context) error {
 	ends, err := d.ends(ctx)
 	if err != nil {
@@ -37,13 +41,21 @@ func (d *demo) prove(ctx context.Context) error {
 	if err := d.table.Read(ctx, []string{"_kafka_partition", "_kafka_offset", "logStreamId", "message"}, p.addRows); err != nil {
 		return err
 	}
+	back := p.another()
+	if err := back.readBack(ctx, d.config.Kafka.Brokers[0], demoBack); err != nil {
+		return fmt.Errorf("read back topic %s: %w", demoBack, err)
+	}
 	d.tellHowToQuery()
-	r := p.result()
+	r, b := p.result(), back.result()
+	for _, line := range b.faults {
+		fmt.Fprintln(d.out, demoBack+": "+line)
+	}
+	fmt.Fprintf(d.out, "back:  produced %d, in topic %s %d, duplicated %d, missing %d\n", b.produced, demoBack, b.inTable, b.duplicated, b.missing)
 	for _, line := range r.faults {
 		fmt.Fprintln(d.out, line)
 	}
 	fmt.Fprintf(d.out, "proof: produced %d, in table %d, duplicated %d, missing %d\n", r.produced, r.inTable, r.duplicated, r.missing)
-	if !r.holds() {
+	if !r.holds() || !b.holds() {
 		return errUnproven
 	}
 	return nil
@@ -126,6 +138,78 @@ func (p *proof) readTopic(ctx context.Context, broker, topic string) error {
 	return nil
 }
 
+// another compares the same topic with something else.
+func (p *proof) another() *proof {
+	out := &proof{seed: p.seed, partitions: map[int32]*proofPartition{}}
+	for number, part := range p.partitions {
+		out.partitions[number] = &proofPartition{end: part.end, inTopic: part.inTopic, topicSum: part.topicSum, produced: part.produced, inTable: make([]uint64, len(part.inTable))}
+	}
+	return out
+}
+
+// readBack reads every record of the topic that the table was published to, as
+// a reader of committed records. Its headers say which record it was.
+func (p *proof) readBack(ctx context.Context, broker, topic string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListCommittedOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return err
+	}
+	left := map[int32]int64{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset > 0 {
+			left[o.Partition] = o.Offset
+		}
+	})
+	for len(left) > 0 {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		for _, r := range fetches.Records() {
+			if r.Offset >= left[r.Partition]-1 {
+				delete(left, r.Partition)
+			}
+			if r.Attrs.IsControl() {
+				continue
+			}
+			if err := p.addBack(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// addBack counts a record that was published.
+func (p *proof) addBack(r *kgo.Record) error {
+	var row struct {
+		ID   int64  `json:"logStreamId"`
+		Text string `json:"message"`
+	}
+	if err := json.Unmarshal(r.Value, &row); err != nil {
+		return fmt.Errorf("partition %d offset %d: %w", r.Partition, r.Offset, err)
+	}
+	origin := map[string]int64{}
+	for _, h := range r.Headers {
+		n, err := strconv.ParseInt(string(h.Value), 10, 64)
+		if err != nil {
+			return fmt.Errorf("partition %d offset %d: header %s: %w", r.Partition, r.Offset, h.Key, err)
+		}
+		origin[h.Key] = n
+	}
+	p.addRow(origin[headerPartition], origin[headerOffset], row.ID, row.Text)
+	return nil
+}
+
 // ahead counts the records that have not been read yet.
 func (p *proof) ahead() (n int64) {
 	for _, part := range p.partitions {
@@ -202,7 +286,7 @@ func (r proofResult) holds() bool {
 func (p *proof) result() proofResult {
 	r := proofResult{inTable: p.stray}
 	if p.stray > 0 {
-		r.faults = append(r.faults, fmt.Sprintf("%d rows are of no record in the topic", p.stray))
+		r.faults = append(r.faults, fmt.Sprintf("%d rows are of no record that was produced", p.stray))
 	}
 	for _, number := range slices.Sorted(maps.Keys(p.partitions)) {
 		part := p.partitions[number]

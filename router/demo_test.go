@@ -44,8 +44,14 @@ func TestDemo(t *testing.T) {
 func provenRecords(t *testing.T, text string) int {
 	t.Helper()
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	last := lines[len(lines)-1]
+	last, back := lines[len(lines)-1], lines[max(len(lines)-2, 0)]
 	var produced, inTable, duplicated, missing int
+	if _, err := fmt.Sscanf(back, "back:  produced %d, in topic logs-back %d, duplicated %d, missing %d", &produced, &inTable, &duplicated, &missing); err != nil {
+		t.Fatalf("last line but one %q: %v", back, err)
+	}
+	if inTable != produced || duplicated != 0 || missing != 0 {
+		t.Errorf("the last line but one is %q", back)
+	}
 	if _, err := fmt.Sscanf(last, "proof: produced %d, in table %d, duplicated %d, missing %d", &produced, &inTable, &duplicated, &missing); err != nil {
 		t.Fatalf("last line %q: %v", last, err)
 	}
@@ -172,13 +178,16 @@ func TestDemoView(t *testing.T) {
 	from := demoReading{at: began.Add(9 * time.Second), records: 45_000, bytes: 45_045_000, status: IngestStatus{Rows: 42_000}}
 	now := demoReading{at: began.Add(12 * time.Second), records: 60_000, bytes: 60_060_000, status: IngestStatus{
 		State: StateRunning, Rows: 57_100, Commits: 11, Files: 704, FileBytes: 55_500_000,
-		Freshness: Freshness{P50: 700 * time.Millisecond, P95: 1200 * time.Millisecond, P99: 1300 * time.Millisecond}}}
+		Freshness: Freshness{P50: 700 * time.Millisecond, P95: 1200 * time.Millisecond, P99: 1300 * time.Millisecond}},
+		back: PublishStatus{Rows: 54_000, Transactions: 21, Freshness: Freshness{P50: 300 * time.Millisecond}}}
+	from.back.Rows = 39_000
 	want := `
   elapsed              12 s        8 s to go
   produced         60,000 records      5,000/s  5.0 MB/s
   committed        57,100 rows         5,033/s  11 commits, 704 files, 55.5 MB
   lag               3,000 records
   freshness        0.70 s p50         1.20 s p95  1.30 s p99, from produced to readable
+  back             54,000 records      5,000/s  21 transactions, 0.30 s p50 after the commit
   `
 	if got := "\n" + strings.Join(v.block(from, now), "\n"); got != want {
 		t.Errorf("got%s\nwant%s", got, want)
@@ -187,7 +196,7 @@ func TestDemoView(t *testing.T) {
 	now.status.State, now.status.Error = StateHalted, "the disk is full"
 	now.status.Freshness = Freshness{}
 	want = "  12s  produced 60,000 (5,000/s)  committed 57,100 (5,033/s)  lag 3,000  commits 11  files 704" +
-		"  freshness p50 – p95 – p99 –  draining  halted: the disk is full"
+		"  freshness p50 – p95 – p99 –  back 54,000  draining  halted: the disk is full"
 	if got := v.line(from, now); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -25,6 +25,7 @@ type demoReading struct {
 	at             time.Time
 	records, bytes int64 // produced
 	status         IngestStatus
+	back           PublishStatus
 }
 
 const (
@@ -72,10 +73,11 @@ func (v *demoView) show(ctx context.Context) {
 func (v *demoView) hello() string {
 	d := v.demo
 	var b strings.Builder
-	fmt.Fprintf(&b, "router demo: Kafka → Iceberg, exactly once, all of it in this process\n\n")
+	fmt.Fprintf(&b, "router demo: Kafka → Iceberg → Kafka, exactly once, all of it in this process\n\n")
 	fmt.Fprintf(&b, "  page       http://%s/\n", d.config.HTTP.Listen)
 	fmt.Fprintf(&b, "  kafka      %s, topic %s, %d partitions\n", d.config.Kafka.Brokers[0], demoTopic, d.options.partitions)
 	fmt.Fprintf(&b, "  table      %s, bucket(logStreamId, 64), a cut every %s\n", demoTable, d.options.trigger)
+	fmt.Fprintf(&b, "  back       topic %s, in transactions\n", demoBack)
 	fmt.Fprintf(&b, "  folder     %s, with the router's log in router.log\n", d.options.dir)
 	if d.before > 0 {
 		fmt.Fprintf(&b, "  before     %s records of earlier runs, %s of them in the table\n", grouped(d.before), grouped(d.landed))
@@ -86,7 +88,7 @@ func (v *demoView) hello() string {
 
 func (v *demoView) read(now time.Time) demoReading {
 	d := v.demo
-	return demoReading{at: now, records: d.load.acked.Load(), bytes: d.load.bytes.Load(), status: d.status()}
+	return demoReading{at: now, records: d.load.acked.Load(), bytes: d.load.bytes.Load(), status: d.status(), back: d.back()}
 }
 
 // draw shows r.
@@ -118,10 +120,10 @@ func (v *demoView) draw(r demoReading) {
 // line is r for a log.
 func (v *demoView) line(from, r demoReading) string {
 	s := r.status
-	text := fmt.Sprintf("%4.0fs  produced %s (%s/s)  committed %s (%s/s)  lag %s  commits %d  files %s  freshness p50 %s p95 %s p99 %s",
+	text := fmt.Sprintf("%4.0fs  produced %s (%s/s)  committed %s (%s/s)  lag %s  commits %d  files %s  freshness p50 %s p95 %s p99 %s  back %s",
 		r.at.Sub(v.began).Seconds(), grouped(r.records), speed(from, r, from.records, r.records),
 		grouped(s.Rows), speed(from, r, from.status.Rows, s.Rows), grouped(v.lag(r)), s.Commits, grouped(s.Files),
-		secondsText(s.Freshness.P50), secondsText(s.Freshness.P95), secondsText(s.Freshness.P99))
+		secondsText(s.Freshness.P50), secondsText(s.Freshness.P95), secondsText(s.Freshness.P99), grouped(r.back.Rows))
 	if v.draining.Load() {
 		text += "  draining"
 	}
@@ -150,6 +152,8 @@ func (v *demoView) block(from, r demoReading) []string {
 		fmt.Sprintf("  lag        %12s records", grouped(v.lag(r))),
 		fmt.Sprintf("  freshness  %12s p50      %9s p95  %s p99, from produced to readable",
 			secondsText(s.Freshness.P50), secondsText(s.Freshness.P95), secondsText(s.Freshness.P99)),
+		fmt.Sprintf("  back       %12s records  %9s/s  %s transactions, %s p50 after the commit", grouped(r.back.Rows),
+			speed(from, r, from.back.Rows, r.back.Rows), grouped(r.back.Transactions), secondsText(r.back.Freshness.P50)),
 		"  " + trouble(s),
 	}
 }
