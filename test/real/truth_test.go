@@ -238,8 +238,22 @@ func (l *load) run(ctx context.Context, c *kgo.Client, topic string) error {
 	return every(ctx, 20*time.Millisecond, func() error {
 		records := l.next(topic, 20)
 		// Not ctx: what was begun is finished, so that the count is exact.
-		if err := c.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
-			return err
+		ctx := context.WithoutCancel(ctx)
+		for left := records; len(left) > 0; {
+			var again []*kgo.Record
+			for _, r := range c.ProduceSync(ctx, left...) {
+				switch {
+				case r.Err == nil:
+				case strings.Contains(r.Err.Error(), "invalid record partitioning choice"): // of a partition that was added a moment ago
+					again = append(again, r.Record)
+				default:
+					return r.Err
+				}
+			}
+			if left = again; len(left) > 0 {
+				c.ForceMetadataRefresh()
+				<-time.After(100 * time.Millisecond)
+			}
 		}
 		return l.produced(records)
 	})
