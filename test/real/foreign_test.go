@@ -74,11 +74,11 @@ func TestForeignWriters(t *testing.T) {
 	})
 	took := time.Since(began)
 	cancel()
-	if err := g.Wait(); err != nil {
-		t.Fatal(err)
-	}
 	s.catchUp(2 * time.Minute)
 	s.leave(instances...)
+	if err := g.Wait(); err != nil { // what an engine is at may need a table that stands still
+		t.Fatal(err)
+	}
 	s.finish()
 	t.Logf("%d commits beside the others in %s", s.auditor.commits()-before, took.Round(time.Second))
 	others.check(t, l, table)
