@@ -29,10 +29,10 @@ test-real: test-unit ## every test there is, real servers and readers included; 
 	CI=true test/real/run
 
 sim: ## random worlds from seeds: SEEDS=1000, or SEED=7 SEEDS=1 to play one again
-	$(GO) test -v -count=1 -timeout 0 -run TestSeeds ./internal/sim -seeds $(SEEDS) -seed $(SEED) $(ARGS)
+	$(GO) test -v -count=1 -timeout 0 -tags synctests,$(TAGS) -run TestSeeds ./internal/sim -seeds $(SEEDS) -seed $(SEED) $(ARGS)
 
 sim-defects: ## the simulation against deliberate defects: each must be caught
-	$(GO) test -v -count=1 -timeout 0 -tags defects -run TestDefects ./internal/sim $(ARGS)
+	$(GO) test -v -count=1 -timeout 0 -tags synctests,defects,$(TAGS) -run TestDefects ./internal/sim $(ARGS)
 
 bench: ## the benchmarks of the packages; bench/ has those of the whole program
 	$(GO) test -run '^$$' -bench . -benchmem ./writers ./catalog ./router $(ARGS)
@@ -41,6 +41,7 @@ lint: ## gofmt, go vet and, where it is installed, golangci-lint
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags real ./test/real/...
+	$(GO) vet -tags synctests,defects ./internal/sim
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; else echo "lint: NOT RUN, golangci-lint is not installed"; fi
 
 fmt: ## format the Go files

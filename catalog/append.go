@@ -199,8 +199,10 @@ type attempt struct {
 // error, whatever the error, is settled by the next round's load; the following
 // attempt is not built before. Two attempts can't both land, as both assert a head.
 func (t *Table) change(ctx context.Context, ch change) (Commit, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if err := t.turn.take(ctx); err != nil {
+		return Commit{}, fmt.Errorf("wait for another change of the table: %w", err)
+	}
+	defer t.turn.leave()
 	u := t.planUpkeep()
 	var beside errgroup.Group
 	beside.Go(func() error { u.run(ctx, t); return nil })

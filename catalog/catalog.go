@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ type Config struct {
 	URI        string // rest: http(s)://…; sql: "sqlite:PATH" or "postgres://…"
 	Warehouse  string
 	Properties map[string]string // handed on under the names every Iceberg client knows
+
+	// Dial makes the connections to a REST catalog; nil is the machine's network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // OpenStore opens the object store that location lies in. The returned IO takes

@@ -228,8 +228,10 @@ func (t *Table) collectMetadata(before *state, after table.Metadata) {
 // Sweep removes what is known to be useless and was not yet removed beside a
 // commit. It is for the end of a run; failures are left to the removal of orphans.
 func (t *Table) Sweep(ctx context.Context) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if t.turn.take(ctx) != nil {
+		return
+	}
+	defer t.turn.leave()
 	for len(t.waste.locations) > 0 && ctx.Err() == nil {
 		u := &upkeep{state: t.view.Load(), garbage: t.waste.take()}
 		u.run(ctx, t)

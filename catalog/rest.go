@@ -40,7 +40,7 @@ func (c *Catalog) openREST(ctx context.Context) error {
 }
 
 func newREST(ctx context.Context, config Config, properties map[string]string) (*rest.Catalog, error) {
-	options, err := restOptions(properties)
+	options, err := restOptions(config, properties)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func newREST(ctx context.Context, config Config, properties map[string]string) (
 
 // restOptions hands all properties on, and those that the first request
 // already needs under their own options too.
-func restOptions(properties map[string]string) ([]rest.Option, error) {
+func restOptions(config Config, properties map[string]string) ([]rest.Option, error) {
 	options := []rest.Option{
 		rest.WithAdditionalProps(properties),
 		rest.WithWarehouseLocation(properties["warehouse"]),
@@ -61,6 +61,9 @@ func restOptions(properties map[string]string) ([]rest.Option, error) {
 		rest.WithPrefix(properties["prefix"]),
 		rest.WithTransportFactory(func(t *tls.Config) (http.RoundTripper, func()) {
 			transport := newTransport(t)
+			if config.Dial != nil {
+				transport.DialContext = config.Dial
+			}
 			return listener{transport}, transport.CloseIdleConnections
 		}),
 	}

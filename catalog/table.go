@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +50,7 @@ type Table struct {
 	uuid    uuid.UUID
 	view    atomic.Pointer[state]
 
-	mu    sync.Mutex // held by a change of the table
+	turn  turn // taken by a change of the table, for the fields below
 	head  head
 	warm  bool // has committed, and knows what it left behind
 	ready *merged

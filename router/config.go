@@ -37,6 +37,8 @@ type KafkaConfig struct {
 
 	TLS  *TLSConfig  `toml:"tls"`
 	SASL *SASLConfig `toml:"sasl"`
+
+	dial dialFunc // Options.Dial
 }
 
 // TLSConfig is the [kafka.tls] section. Empty files mean: the system's

@@ -64,12 +64,18 @@ func kafkaOptions(c KafkaConfig, log *zap.Logger) ([]kgo.Opt, *brokerErrors, err
 		kgo.WithLogger(kafkaLog{log.Named("kafka")}),
 		kgo.MetadataMaxAge(topicRefreshMax),
 	}
+	var security *tls.Config
 	if c.TLS != nil {
-		t, err := tlsConfig(*c.TLS)
-		if err != nil {
+		var err error
+		if security, err = tlsConfig(*c.TLS); err != nil {
 			return nil, nil, err
 		}
-		opts = append(opts, kgo.DialTLSConfig(t))
+	}
+	switch {
+	case c.dial != nil:
+		opts = append(opts, kgo.Dialer(secured(c.dial, security)))
+	case security != nil:
+		opts = append(opts, kgo.DialTLSConfig(security))
 	}
 	if s := c.SASL; s != nil {
 		switch s.Mechanism {
@@ -84,6 +90,32 @@ func kafkaOptions(c KafkaConfig, log *zap.Logger) ([]kgo.Opt, *brokerErrors, err
 		}
 	}
 	return opts, failed, nil
+}
+
+// dialFunc makes a connection; nil is the machine's network.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// secured adds TLS to what dial makes, if there is a configuration for it.
+func secured(dial dialFunc, security *tls.Config) dialFunc {
+	if security == nil {
+		return dial
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		plain, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		t := security.Clone()
+		if t.ServerName == "" {
+			t.ServerName, _, _ = net.SplitHostPort(address)
+		}
+		c := tls.Client(plain, t)
+		if err := c.HandshakeContext(ctx); err != nil {
+			_ = plain.Close()
+			return nil, err
+		}
+		return c, nil
+	}
 }
 
 // tlsConfig reads the certificates of [kafka.tls].

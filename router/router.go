@@ -27,6 +27,11 @@ type Options struct {
 	Once     bool   // stop at the ends of the topics as of start
 	Version  string // for /status and metrics
 	Progress func() // called after each commit and when an ingest looks idle; may be nil
+
+	// Dial makes the connections to brokers, to a REST catalog and to S3, as
+	// net.Dialer.DialContext does, which is what nil means. It may be called
+	// from several goroutines at once.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Restarts of an ingest or a publish that failed: the wait doubles up to the maximum.
@@ -53,6 +58,7 @@ func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
 		return nil, err
 	}
 	cfg.secrets = newSecrets(append(slices.Clone(cfg.secrets.values), cfg.harvest()...)) // a Config made in code has none yet
+	cfg.Kafka.dial = o.Dial
 	if o.Version == "" {
 		o.Version = "devel"
 	}
@@ -109,6 +115,7 @@ func (r *Router) Run(ctx, hard context.Context) error {
 	defer leave()
 	upkeep.Go(func() error { trimSpares(kept); return nil })
 	stores := writers.NewStores(r.log)
+	stores.Dial = r.options.Dial
 	defer stores.Close()
 	// Metadata is written through an interface that knows no context: only this ends such a write.
 	defer context.AfterFunc(work, func() { _ = stores.Close() })()
@@ -212,7 +219,7 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 	cfg := r.cfg.Ingest[i]
 	workers := runtime.GOMAXPROCS(0)
 	return &ingest{
-		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: catalog.Config(r.cfg.Catalog), options: r.options, log: log,
+		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: r.cfg.Catalog.to(r.options.Dial), options: r.options, log: log,
 		metrics: r.states[i].metrics, status: r.states[i], workers: workers,
 		memory:     budgetOf(int64(r.cfg.MemoryMax)).of(r.routeCount()),
 		nudge:      func() { r.nudge(cfg.Table) },

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,10 @@ import (
 // Stores opens stores and keeps them, so that a process has one client for each
 // bucket and set of keys. It is safe for concurrent use.
 type Stores struct {
+	// Dial makes the connections to S3; nil is the machine's network. It is set
+	// before the first Open.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	log  *zap.Logger
 	ctx  context.Context // ends with Close; never a caller's, which may end before the store does
 	stop context.CancelFunc
@@ -95,7 +100,7 @@ func (s *Stores) Open(ctx context.Context, location string, properties map[strin
 func (s *Stores) dial(ctx context.Context, p place, properties map[string]string) (objects, error) {
 	switch p.kind {
 	case kindS3:
-		return openS3(ctx, p, properties)
+		return openS3(ctx, p, properties, s.Dial)
 	case kindGCS:
 		return openGCS(s.ctx, p, properties)
 	case kindAzure:

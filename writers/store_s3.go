@@ -60,8 +60,8 @@ const (
 
 // openS3 makes the client of a bucket. It does no I/O, except that the
 // environment and the profile files are read.
-func openS3(ctx context.Context, p place, properties map[string]string) (objects, error) {
-	conf, err := s3Config(ctx, properties)
+func openS3(ctx context.Context, p place, properties map[string]string, dial dialFunc) (objects, error) {
+	conf, err := s3Config(ctx, properties, dial)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,8 @@ func openS3(ctx context.Context, p place, properties map[string]string) (objects
 }
 
 // s3Config is the SDK's configuration: keys, region and transport.
-func s3Config(ctx context.Context, properties map[string]string) (aws.Config, error) {
-	transport, err := s3Transport(properties)
+func s3Config(ctx context.Context, properties map[string]string, dial dialFunc) (aws.Config, error) {
+	transport, err := s3Transport(properties, dial)
 	if err != nil {
 		return aws.Config{}, err
 	}
@@ -141,8 +141,11 @@ func s3Config(ctx context.Context, properties map[string]string) (aws.Config, er
 	return config.LoadDefaultConfig(ctx, options...)
 }
 
+// dialFunc makes a connection; nil is the machine's network.
+type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // s3Transport is the HTTP client.
-func s3Transport(properties map[string]string) (*awshttp.BuildableClient, error) {
+func s3Transport(properties map[string]string, custom dialFunc) (*awshttp.BuildableClient, error) {
 	dial := dialTimeout
 	if text := properties[icebergio.S3ConnectTimeout]; text != "" {
 		seconds, err := strconv.ParseFloat(text, 64)
@@ -166,6 +169,9 @@ func s3Transport(properties map[string]string) (*awshttp.BuildableClient, error)
 		WithTransportOptions(func(t *http.Transport) {
 			t.MaxIdleConns, t.MaxIdleConnsPerHost = idleConnsMax, idleConnsMax
 			t.WriteBufferSize = writeBufferBytes
+			if custom != nil {
+				t.DialContext = custom
+			}
 			if proxy != nil {
 				t.Proxy = http.ProxyURL(proxy)
 			}

@@ -1,4 +1,4 @@
-//go:build defects
+//go:build defects && synctests
 
 package sim
 
@@ -66,7 +66,7 @@ func buildDefective(t *testing.T) (binary string) {
 		t.Fatal(err)
 	}
 	binary = filepath.Join(folder, "sim.test")
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", list, "-ldflags", "-s -w", "-tags", "disable_grpc_modules,grpcnotrace", "-o", binary, ".")
+	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", list, "-ldflags", "-s -w", "-tags", "synctests,disable_grpc_modules,grpcnotrace", "-o", binary, ".")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("build with defects: %v\n%s", err, out)

@@ -1,3 +1,5 @@
+//go:build synctests
+
 package sim
 
 import (
@@ -292,8 +294,5 @@ func reset(w http.ResponseWriter) {
 	if err != nil {
 		return // the client has left
 	}
-	if tcp, ok := c.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = c.Close()
+	c.(*connection).reset()
 }

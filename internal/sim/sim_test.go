@@ -1,10 +1,5 @@
-// Package sim is a world that tries to break "every record is in the table
-// exactly once, whatever dies and whenever": a broker, an object store and a
-// catalog in memory, instances of the router that die, sleep and wake up, every
-// kind of wrong answer, other writers, and an auditor that looks at each commit.
-//
-// A seed fixes the load, the faults and the limits, not the schedule of the
-// goroutines: run many seeds, and a seed many times.
+//go:build synctests
+
 package sim
 
 import (
@@ -13,27 +8,40 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
 var (
-	seeds    = flag.Int("seeds", 8, "how many scenes are played")
+	seeds    = flag.Int("seeds", 150, "how many scenes are played")
 	seed     = flag.Uint64("seed", 1, "the first scene's seed; the others follow")
-	beside   = flag.Int("beside", 8, "how many scenes are played at a time; they mostly wait")
+	beside   = flag.Int("beside", runtime.GOMAXPROCS(0), "how many scenes are played at a time")
 	loud     = flag.Bool("loud", false, "keep the Kafka clients' every word in the log of a failed scene")
 	failures = flag.Int("failures", 1, "after how many failed scenes to stop")
+	keep     = flag.Bool("keep", false, "keep the log of every scene")
 )
+
+// TestMain makes the process fit for many small worlds.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	debug.SetGCPercent(400)      // a world is small and soon forgotten
+	os.Unsetenv("AWS_CA_BUNDLE") // would be read for each client of each world
+	os.Exit(m.Run())
+}
 
 // TestSeeds plays random scenes. A scene that fails is printed whole; -seed n
 // -seeds 1 plays it again.
 func TestSeeds(t *testing.T) {
 	var g errgroup.Group
 	g.SetLimit(*beside)
-	var failed, played, commits atomic.Int64
+	var failed, played, commits, faked atomic.Int64
 	began := time.Now()
 	for n := range *seeds {
 		if failed.Load() >= int64(*failures) {
@@ -44,43 +52,84 @@ func TestSeeds(t *testing.T) {
 				return nil
 			}
 			s := *seed + uint64(n)
-			c, err := playSeed(t.Context(), s)
-			if err != nil {
+			o := playSeed(t, s)
+			if o.err != nil {
 				failed.Add(1)
-				t.Errorf("seed %d: %v", s, err)
+				t.Errorf("seed %d: %v", s, o.err)
 			}
-			commits.Add(int64(c))
-			if k := played.Add(1); k%100 == 0 {
+			commits.Add(int64(o.commits))
+			faked.Add(int64(o.took))
+			if k := played.Add(1); k%500 == 0 {
 				t.Logf("%d scenes, %d commits, %s", k, commits.Load(), time.Since(began).Round(time.Second))
 			}
 			return nil
 		})
 	}
 	_ = g.Wait()
-	t.Logf("%d scenes from seed %d, %d commits audited, %d failed", played.Load(), *seed, commits.Load(), failed.Load())
+	t.Logf("%d scenes from seed %d, %d commits audited, %s of their time, %s of ours, %d failed", played.Load(), *seed, commits.Load(),
+		time.Duration(faked.Load()).Round(time.Second), time.Since(began).Round(time.Second), failed.Load())
 }
 
-// playSeed plays the scene of a seed in a world of its own.
-func playSeed(ctx context.Context, seed uint64) (commits int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+// outcome is what became of a scene.
+type outcome struct {
+	commits int
+	took    time.Duration // of the bubble's time
+	log     string
+	err     error
+}
+
+// realPatience is how long a scene may take on a machine, however busy. It
+// takes a fifth of a second; more means that its clock stands still.
+const realPatience = 2 * time.Minute
+
+// playSeed plays the scene of a seed.
+func playSeed(t *testing.T, seed uint64) outcome { return playScene(t, seed, plan(seed)) }
+
+// playScene plays a scene in a world of its own.
+func playScene(t *testing.T, seed uint64, scene []string) (o outcome) {
+	watchdog := time.AfterFunc(realPatience, func() {
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		panic(fmt.Sprintf("seed %d: the scene has not ended after %s; above is who waits for what", seed, realPatience))
+	})
+	defer watchdog.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			o.err = fmt.Errorf("the bubble: %v\nthe scene, again with -seed %d -seeds 1:\n%s", p, seed, text(scene))
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		began := time.Now()
+		o = play(seed, scene)
+		o.took = time.Since(began)
+	})
+	return o
+}
+
+// play is what happens in the bubble.
+func play(seed uint64, scene []string) outcome {
+	ctx, cancel := context.WithCancel(context.Background()) // of the bubble: a test's own context would stop the clock
 	defer cancel()
-	scene := plan(seed)
 	w, err := newWorld(ctx, seed)
 	if err != nil {
-		return 0, err
+		return outcome{err: err}
 	}
 	found := w.play(scene)
 	w.end()
-	if len(found) == 0 {
-		return w.audit.commits, nil
+	o := outcome{commits: w.audit.commits, log: w.log.text()}
+	if len(found) == 0 && !*keep {
+		return o
 	}
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d-%d.log", seed, os.Getpid()))
-	if err := os.WriteFile(path, []byte(text(scene)+"\n"+w.log.text()), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(text(scene)+"\n"+o.log), 0o644); err != nil {
 		path = err.Error()
+	}
+	if len(found) == 0 {
+		return o
 	}
 	report := ""
 	for _, f := range found {
 		report += "\n  " + f
 	}
-	return w.audit.commits, fmt.Errorf("%d violations, log in %s%s\nthe scene, again with -seed %d -seeds 1:\n%s", len(found), path, report, seed, text(scene))
+	o.err = fmt.Errorf("%d violations, log in %s%s\nthe scene, again with -seed %d -seeds 1:\n%s", len(found), path, report, seed, text(scene))
+	return o
 }

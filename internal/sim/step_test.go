@@ -1,3 +1,5 @@
+//go:build synctests
+
 package sim
 
 import (
@@ -136,11 +138,14 @@ func (w *world) records(topic string, n int, k kind) (out []*kgo.Record, notes [
 
 func (w *world) produce(topic string, n int) error {
 	records, notes := w.records(topic, n, good)
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner())) // knows the partitions of now
+	client, err := w.dial(kgo.RecordPartitioner(kgo.ManualPartitioner())) // knows the partitions of now
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	if _, _, err := client.ProducerID(w.ctx); err != nil { // before there are senders that wait for it
+		return err
+	}
 	return w.send(client, records, notes)
 }
 
@@ -166,12 +171,15 @@ type transaction struct {
 }
 
 func (w *world) begin(topic string, n int) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	client, err := w.dial(kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.TransactionalID("world"), kgo.TransactionTimeout(5*time.Minute))
 	if err != nil {
 		return err
 	}
 	if err := client.BeginTransaction(); err != nil {
+		return err
+	}
+	if _, _, err := client.ProducerID(w.ctx); err != nil {
 		return err
 	}
 	records, notes := w.records(topic, n, pending)
