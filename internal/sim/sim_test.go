@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -94,7 +95,10 @@ func playScene(t *testing.T, seed uint64, scene []string) (o outcome) {
 	defer watchdog.Stop()
 	defer func() {
 		if p := recover(); p != nil {
-			o.err = fmt.Errorf("the bubble: %v\nthe scene, again with -seed %d -seeds 1:\n%s", p, seed, text(scene))
+			var who bytes.Buffer
+			_ = pprof.Lookup("goroutine").WriteTo(&who, 2)
+			path := keepLog(seed, who.Bytes())
+			o.err = fmt.Errorf("the bubble: %v, goroutines in %s\nthe scene, again with -seed %d -seeds 1:\n%s", p, path, seed, text(scene))
 		}
 	}()
 	synctest.Test(t, func(*testing.T) {
@@ -103,6 +107,15 @@ func playScene(t *testing.T, seed uint64, scene []string) (o outcome) {
 		o.took = time.Since(began)
 	})
 	return o
+}
+
+// keepLog writes a file about a scene and returns its name.
+func keepLog(seed uint64, body []byte) string {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d-%d.log", seed, os.Getpid()))
+	if err := os.WriteFile(path, body, 0o644); err != nil {
+		return err.Error()
+	}
+	return path
 }
 
 // play is what happens in the bubble.
@@ -119,10 +132,7 @@ func play(seed uint64, scene []string) outcome {
 	if len(found) == 0 && !*keep {
 		return o
 	}
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%d-%d.log", seed, os.Getpid()))
-	if err := os.WriteFile(path, []byte(text(scene)+"\n"+o.log), 0o644); err != nil {
-		path = err.Error()
-	}
+	path := keepLog(seed, []byte(text(scene)+"\n"+o.log))
 	if len(found) == 0 {
 		return o
 	}
