@@ -7,6 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -28,6 +31,10 @@ import (
 //   - the rows of other writers are there, once
 //   - the ledger never goes back
 //   - every file that a snapshot names is there, and is not deleted
+//
+// Where another writer deletes rows or rolls the table back, retention overtakes
+// the ledger or a topic is made again, what they have taken may be missing; never
+// may it be there twice.
 type auditor struct {
 	truth   *truth
 	objects *objects
@@ -40,6 +47,7 @@ type auditor struct {
 	manifests map[string][]string // live data files by manifest
 	files     map[string][]row    // rows by data file
 	commits   int
+	rolled    bool // the table was rolled back, and no instance has committed since
 }
 
 // row is what the auditor reads of a row.
@@ -70,14 +78,58 @@ func (a *auditor) report(format string, arguments ...any) {
 	}
 }
 
+// rollBack is told that the table goes back.
+func (a *auditor) rollBack() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rolled = true
+}
+
+func (a *auditor) rolledBack() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rolled
+}
+
 func (a *auditor) found() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.problems
 }
 
-// ledger is the next offset by partition, as the table says.
-type ledger map[string]map[int32]int64
+// ledger is what the table says: by topic its id and the next offset by partition.
+type ledger map[string]topicLedger
+
+type topicLedger struct {
+	ID   string
+	Next map[int32]int64
+}
+
+// next returns the next offset of a partition of the topic with this id.
+func (l ledger) next(topic, id string, partition int32) (offset int64, entered bool) {
+	if l[topic].ID != id {
+		return 0, false
+	}
+	offset, entered = l[topic].Next[partition]
+	return offset, entered
+}
+
+// of is the next offset for a record's partition, 0 if it has not been entered.
+func (l ledger) of(r *record) int64 {
+	offset, _ := l.next(r.origin.topic, r.log, r.origin.partition)
+	return offset
+}
+
+func (l ledger) String() string {
+	text := ""
+	for _, topic := range slices.Sorted(maps.Keys(l)) {
+		text += " " + topic
+		for _, p := range slices.Sorted(maps.Keys(l[topic].Next)) {
+			text += fmt.Sprintf(" %d:%d", p, l[topic].Next[p])
+		}
+	}
+	return strings.TrimPrefix(text, " ")
+}
 
 func ledgerOf(meta table.Metadata, ingest string) (ledger, error) {
 	text, ok := meta.Properties()[catalog.LedgerProperty(ingest)]
@@ -85,16 +137,12 @@ func ledgerOf(meta table.Metadata, ingest string) (ledger, error) {
 		return ledger{}, nil
 	}
 	var in struct {
-		Topics map[string]struct{ Next map[int32]int64 }
+		Topics ledger
 	}
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
 		return nil, err
 	}
-	l := ledger{}
-	for topic, t := range in.Topics {
-		l[topic] = t.Next
-	}
-	return l, nil
+	return in.Topics, nil
 }
 
 // applied looks at what a commit has made of the table.
@@ -113,14 +161,29 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 		return
 	}
 	a.printf("commit %d by %s: snapshot %d, ledger %v", a.commits, by, head.SnapshotID, now)
-	for topic, parts := range was {
-		for p, next := range parts {
-			if then, there := now[topic][p]; !there || then < next {
+	if by == foreigner || !a.rolled {
+		a.forward(by, was, now)
+	}
+	if by != foreigner {
+		a.rolled = false
+	}
+	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
+}
+
+// forward sees that the ledger has not gone back. REQUIRES: a.mu is held.
+func (a *auditor) forward(by string, was, now ledger) {
+	a.truth.mu.Lock()
+	defer a.truth.mu.Unlock()
+	for topic, t := range was {
+		if t.ID != a.truth.logs[topic] {
+			continue // made again: its offsets mean nothing any more
+		}
+		for p, next := range t.Next {
+			if then, there := now.next(topic, t.ID, p); !there || then < next {
 				a.report("commit %d by %s: the ledger of %s/%d went back from %d to %d (there: %t)", a.commits, by, topic, p, next, then, there)
 			}
 		}
 	}
-	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
 }
 
 // inspect compares the table with the truth. REQUIRES: a.mu is held.
@@ -140,12 +203,11 @@ func (a *auditor) inspect(when string, meta table.Metadata, l ledger) {
 		}
 	}
 	for id, r := range a.truth.records {
-		next, entered := l[r.origin.topic][r.origin.partition]
-		n := times[id]
+		next, n := l.of(r), times[id]
 		switch {
 		case n > 1:
 			a.report("%s: %s record %d of %v is %d times in the table (ledger %d)", when, r.kind, id, r.origin, n, next)
-		case r.kind == good && n == 0 && entered && r.origin.offset >= 0 && r.origin.offset < next:
+		case r.kind == good && n == 0 && !r.loose && !a.rolled && r.origin.offset >= 0 && r.origin.offset < next:
 			a.report("%s: record %d of %v is not in the table, the ledger is at %d", when, id, r.origin, next)
 		}
 	}
@@ -169,8 +231,8 @@ func (a *auditor) check(when, file string, row row, l ledger) {
 		a.report("%s: %s record %d of %v is in the table", when, r.kind, row.id, row.origin)
 	case r.origin.topic != row.origin.topic || r.origin.partition != row.origin.partition || r.origin.offset >= 0 && r.origin.offset != row.origin.offset:
 		a.report("%s: record %d of %v says in the table that it is %v", when, row.id, r.origin, row.origin)
-	case row.origin.offset >= l[row.origin.topic][row.origin.partition]:
-		a.report("%s: record %d of %v is in the table, the ledger is at %d", when, row.id, row.origin, l[row.origin.topic][row.origin.partition])
+	case r.log == a.truth.logs[r.origin.topic] && row.origin.offset >= l.of(r):
+		a.report("%s: record %d of %v is in the table, the ledger is at %d", when, row.id, row.origin, l.of(r))
 	}
 }
 

@@ -44,7 +44,7 @@ func (w *world) foreignAppend(n int) error {
 
 // foreignProperty sets a property, which moves the metadata and not the head.
 func (w *world) foreignProperty() error {
-	_, _, err := w.lake.commit("foreign", nil, []table.Update{table.NewSetPropertiesUpdate(iceberg.Properties{"someone": fmt.Sprint(w.audit.commits)})})
+	_, _, err := w.lake.commit(foreigner, nil, []table.Update{table.NewSetPropertiesUpdate(iceberg.Properties{"someone": fmt.Sprint(w.audit.commits)})})
 	return err
 }
 
@@ -67,7 +67,7 @@ func (w *world) foreignColumn() error {
 // names any more.
 func (w *world) foreignExpire() error {
 	meta := w.lake.current()
-	if meta == nil || meta.CurrentSnapshot() == nil {
+	if meta == nil || meta.CurrentSnapshot() == nil || w.audit.rolledBack() {
 		return nil
 	}
 	head := *meta.CurrentSnapshot()
@@ -92,11 +92,11 @@ func (w *world) foreignExpire() error {
 		return nil
 	}
 	requires := []table.Requirement{table.AssertRefSnapshotID(table.MainBranch, &head.SnapshotID)}
-	if _, _, err := w.lake.commit("foreign", requires, []table.Update{table.NewRemoveSnapshotsUpdate(ids, false)}); err != nil {
+	if _, _, err := w.lake.commit(foreigner, requires, []table.Update{table.NewRemoveSnapshotsUpdate(ids, false)}); err != nil {
 		return err
 	}
 	for name := range gone {
-		w.objects.remove("foreign", name)
+		w.objects.remove(foreigner, name)
 	}
 	return nil
 }
@@ -140,5 +140,116 @@ func (w *world) foreignRewrite() error {
 		return err
 	}
 	_, err = tx.Commit(w.ctx)
+	return err
+}
+
+// foreignDrop drops a column that another writer added.
+func (w *world) foreignDrop() error {
+	t, err := w.lake.LoadTable(w.ctx, ident)
+	if err != nil {
+		return err
+	}
+	for _, f := range t.Schema().Fields() {
+		if strings.HasPrefix(f.Name, "extra_") {
+			tx := t.NewTransaction()
+			if err := tx.UpdateSchema(true, false).DeleteColumn([]string{f.Name}).Commit(); err != nil {
+				return err
+			}
+			_, err = tx.Commit(w.ctx)
+			return err
+		}
+	}
+	return nil
+}
+
+// foreignSpec changes the partitioning: a field more, or the one that was added.
+func (w *world) foreignSpec() error {
+	t, err := w.lake.LoadTable(w.ctx, ident)
+	if err != nil {
+		return err
+	}
+	const field = "text_start"
+	tx := t.NewTransaction()
+	there := false
+	spec := t.Spec()
+	for _, f := range spec.Fields() {
+		there = there || f.Name == field
+	}
+	change := tx.UpdateSpec(true)
+	if there {
+		change = change.RemoveField(field)
+	} else {
+		change = change.AddField("text", iceberg.TruncateTransform{Width: 1}, field)
+	}
+	if err := change.Commit(); err != nil {
+		return err
+	}
+	_, err = tx.Commit(w.ctx)
+	return err
+}
+
+// foreignDelete deletes the rows of a data file.
+func (w *world) foreignDelete() error {
+	t, err := w.lake.LoadTable(w.ctx, ident)
+	if err != nil {
+		return err
+	}
+	tasks, err := t.Scan().PlanFiles(w.ctx)
+	if err != nil || len(tasks) == 0 {
+		return err
+	}
+	f := tasks[w.rand.IntN(len(tasks))].File
+	gone := map[int64]bool{}
+	w.audit.mu.Lock()
+	for _, r := range w.audit.files[f.FilePath()] {
+		gone[r.id] = true
+	}
+	w.audit.mu.Unlock()
+	w.truth.loosen(func(r *record) bool { return gone[r.id] })
+	w.truth.loosenForeign(func(id int64) bool { return gone[id] })
+	tx := t.NewTransaction()
+	if err := tx.ReplaceDataFilesWithDataFiles(w.ctx, []iceberg.DataFile{f}, nil, nil); err != nil {
+		return err
+	}
+	_, err = tx.Commit(w.ctx)
+	return err
+}
+
+// foreignRollback makes an older snapshot the head. It goes only where a
+// snapshot of an instance is left to tell: beyond that nobody can see it.
+func (w *world) foreignRollback() error {
+	w.lake.mu.Lock()
+	defer w.lake.mu.Unlock()
+	meta := w.lake.meta
+	var chain []table.Snapshot // the head and before
+	for s := meta.CurrentSnapshot(); s != nil; {
+		chain = append(chain, *s)
+		if s.ParentSnapshotID == nil {
+			break
+		}
+		s = meta.SnapshotByID(*s.ParentSnapshotID)
+	}
+	last := 0 // the oldest of an instance
+	for i, s := range chain {
+		if _, ours := s.Summary.Properties["router."+ingestName+".seq"]; ours {
+			last = i
+		}
+	}
+	if last == 0 {
+		return nil
+	}
+	target := chain[1+w.rand.IntN(last)].SnapshotID
+	w.audit.rollBack()
+	w.truth.loosenForeign(func(int64) bool { return true })
+	starts := map[origin]int64{}
+	for _, topic := range topics {
+		for _, p := range w.broker.PartitionInfos(topic) {
+			starts[origin{topic, p.Partition, 0}] = p.LogStartOffset
+		}
+	}
+	w.truth.loosen(func(r *record) bool { // what can't be read again
+		return r.origin.offset < starts[origin{r.origin.topic, r.origin.partition, 0}]
+	})
+	_, _, err := w.lake.apply(foreigner, nil, []table.Update{table.NewSetSnapshotRefUpdate(table.MainBranch, target, table.BranchRef, 0, 0, 0)})
 	return err
 }

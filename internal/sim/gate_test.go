@@ -27,12 +27,15 @@ type gate struct {
 	closed chan struct{} // closed for good
 	since  time.Time     // when that was
 	faults []fault
+	skew   time.Duration // how far the instance's clock is ahead
+
+	die, evict func() // what some faults do to the instance
 }
 
 // fault is what becomes of the next calls of one kind.
 type fault struct {
 	place string // "kafka", "catalog", "store"
-	call  string // a Kafka request by name, "commit", "load", "put", "get", "delete"
+	call  string // a Kafka request by name, "commit", "load", "create", "put", "get", "delete", or "any"
 	what  string // see the places
 	left  int
 	wait  time.Duration
@@ -117,6 +120,18 @@ func (g *gate) add(f fault) {
 	g.faults = append(g.faults, f)
 }
 
+func (g *gate) step(ahead time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.skew = ahead
+}
+
+func (g *gate) ahead() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.skew
+}
+
 func (g *gate) mend() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -161,7 +176,7 @@ type kafkaConn struct {
 	gate  *gate // nil until the first request, and for clients without one
 	known bool
 	ready []byte           // of the request under way, not yet read by the broker
-	lose  map[int32]string // by correlation id: requests whose answer is lost ("lose") or late ("late")
+	fates map[int32]string // by correlation id: what becomes of an answer
 }
 
 // requestNames are the Kafka requests that scenes talk about.
@@ -216,15 +231,28 @@ func (c *kafkaConn) next() ([]byte, error) {
 		if !g.wait(f.wait) || !g.pass() {
 			return nil, errCut
 		}
-	case "lose", "late": // the broker acts on it
-		c.mu.Lock()
-		if c.lose == nil {
-			c.lose = map[int32]string{}
-		}
-		c.lose[int32(binary.BigEndian.Uint32(request[8:]))] = f.what
-		c.mu.Unlock()
+	case "die": // before the broker sees it
+		g.die()
+		return nil, errCut
+	case "evict": // the member is put out of the group meanwhile
+		go g.evict()
+	case "repeat": // the network delivers it twice, and one answer
+		c.fate(request, "repeat")
+		return append(request, request...), nil
+	case "lose", "late", "die-after": // the broker acts on it
+		c.fate(request, f.what)
 	}
 	return request, nil
+}
+
+// fate notes what becomes of the answer to a request.
+func (c *kafkaConn) fate(request []byte, what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fates == nil {
+		c.fates = map[int32]string{}
+	}
+	c.fates[int32(binary.BigEndian.Uint32(request[8:]))] = what
 }
 
 // rebalanceMax bounds how long the group waits for members in a rebalance.
@@ -272,10 +300,19 @@ func (c *kafkaConn) Write(b []byte) (int, error) {
 	what := ""
 	if len(b) >= 8 {
 		id := int32(binary.BigEndian.Uint32(b[4:]))
-		what = c.lose[id]
-		delete(c.lose, id)
+		what = c.fates[id]
+		delete(c.fates, id)
+		if what == "repeat" {
+			c.fates[id] = "swallow"
+		}
 	}
 	c.mu.Unlock()
+	if what == "swallow" {
+		return len(b), nil
+	}
+	if what == "die-after" {
+		g.die()
+	}
 	if g != nil {
 		if what == "late" && !g.wait(lateAnswer) || what == "lose" || !g.pass() {
 			c.Close()

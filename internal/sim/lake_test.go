@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,9 +34,13 @@ type lake struct {
 	mu      sync.Mutex
 	meta    table.Metadata // nil: there is no table
 	version int
+	past    []table.Metadata // the states before, newest last
 	// applied is called with each new state and who made it. mu is held.
 	applied func(by string, before, after table.Metadata)
 }
+
+// foreigner is the name of every other writer.
+const foreigner = "foreign"
 
 var ident = table.Identifier{"ns", "t"}
 
@@ -51,6 +58,11 @@ func (l *lake) current() table.Metadata {
 func (l *lake) commit(by string, requires []table.Requirement, updates []table.Update) (table.Metadata, string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.apply(by, requires, updates)
+}
+
+// apply is commit. REQUIRES: l.mu is held.
+func (l *lake) apply(by string, requires []table.Requirement, updates []table.Update) (table.Metadata, string, error) {
 	if l.meta == nil {
 		return nil, "", icecatalog.ErrNoSuchTable
 	}
@@ -64,11 +76,15 @@ func (l *lake) commit(by string, requires []table.Requirement, updates []table.U
 		return nil, "", err
 	}
 	before := l.meta
+	l.past = append(l.past[max(0, len(l.past)-staleMax+1):], before)
 	l.meta = after
 	l.version++
 	l.applied(by, before, after)
 	return after, l.location(), nil
 }
+
+// staleMax is how many states a wrong answer may be behind.
+const staleMax = 3
 
 // ServeHTTP speaks the part of the REST protocol that a writer needs. The
 // bearer token says which instance asks.
@@ -90,11 +106,11 @@ func (l *lake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return 200, map[string]any{"namespace": []string{"ns"}, "properties": map[string]string{}}
 		}
 	case len(parts) == 4 && r.Method == "POST":
-		act = l.create(r)
+		call, act = "create", l.create(r)
 	case len(parts) == 5 && r.Method == "GET":
 		call, act = "load", l.load
 	case len(parts) == 5 && r.Method == "POST":
-		call, act = "commit", l.change(r, g.name)
+		call, act = "commit", l.change(r, g)
 	}
 	if f, ok := g.take("catalog", call); ok && !l.meet(w, g, f, act) {
 		return
@@ -124,6 +140,40 @@ func (l *lake) meet(w http.ResponseWriter, g *gate, f fault, act func() (int, an
 	case "conflict": // not done
 		respond(w, 409, refusal(409, "CommitFailedException", "somebody was faster"))
 		return false
+	case "forbid": // not done
+		respond(w, 403, refusal(403, "ForbiddenException", "not you, not now"))
+		return false
+	case "absent":
+		respond(w, 404, refusal(404, "NoSuchTableException", "no such table"))
+		return false
+	case "stale": // a load that comes from a copy which is behind
+		l.mu.Lock()
+		meta, location := l.meta, l.location()
+		if len(l.past) > 0 {
+			meta = l.past[int(f.wait.Milliseconds())%len(l.past)]
+		}
+		l.mu.Unlock()
+		if meta == nil {
+			return true
+		}
+		respond(w, 200, map[string]any{"metadata-location": location, "metadata": meta})
+		return false
+	case "torn": // done, and half the answer arrives
+		status, body := act()
+		b, _ := json.Marshal(body)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", fmt.Sprint(len(b)))
+		w.WriteHeader(status)
+		_, _ = w.Write(b[:len(b)/2])
+		_ = http.NewResponseController(w).Flush()
+	case "die":
+		g.die()
+	case "die-after":
+		act()
+		g.die()
+	case "evict":
+		go g.evict()
+		return true
 	case "lose": // done, and nobody hears of it
 		act()
 	case "wrong": // done, and told as if it were not
@@ -189,17 +239,20 @@ func (l *lake) create(r *http.Request) func() (int, any) {
 	}
 }
 
-func (l *lake) change(r *http.Request, by string) func() (int, any) {
+func (l *lake) change(r *http.Request, g *gate) func() (int, any) {
 	var in struct {
 		Requirements table.Requirements `json:"requirements"`
 		Updates      table.Updates      `json:"updates"`
 	}
-	err := json.NewDecoder(r.Body).Decode(&in)
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(skewed(body, g.ahead()), &in)
+	}
 	return func() (int, any) {
 		if err != nil {
 			return 400, refusal(400, "BadRequest", err.Error())
 		}
-		meta, location, err := l.commit(by, in.Requirements, in.Updates)
+		meta, location, err := l.commit(g.name, in.Requirements, in.Updates)
 		switch {
 		case errors.Is(err, table.ErrCommitFailed):
 			return 409, refusal(409, "CommitFailedException", err.Error())
@@ -208,6 +261,22 @@ func (l *lake) change(r *http.Request, by string) func() (int, any) {
 		}
 		return 200, map[string]any{"metadata-location": location, "metadata": meta}
 	}
+}
+
+var snapshotTime = regexp.MustCompile(`"timestamp-ms":\d+`)
+
+// skewed is a commit as an instance makes it whose clock is ahead.
+func skewed(commit []byte, ahead time.Duration) []byte {
+	if ahead == 0 {
+		return commit
+	}
+	return snapshotTime.ReplaceAllFunc(commit, func(b []byte) []byte {
+		at, err := strconv.ParseInt(string(b[len(`"timestamp-ms":`):]), 10, 64)
+		if err != nil {
+			panic(err) // the digits are few
+		}
+		return fmt.Appendf(nil, `"timestamp-ms":%d`, at+ahead.Milliseconds())
+	})
 }
 
 func refusal(status int, kind, text string) any {
@@ -235,9 +304,9 @@ func (l *lake) LoadTable(context.Context, table.Identifier) (*table.Table, error
 }
 
 func (l *lake) CommitTable(_ context.Context, _ table.Identifier, requires []table.Requirement, updates []table.Update) (table.Metadata, string, error) {
-	return l.commit("foreign", requires, updates)
+	return l.commit(foreigner, requires, updates)
 }
 
 func (l *lake) store(context.Context) (icebergio.IO, error) {
-	return bystander{l.objects, "foreign"}, nil
+	return bystander{l.objects, foreigner}, nil
 }

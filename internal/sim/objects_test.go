@@ -22,6 +22,7 @@ type objects struct {
 	gates func(name string) *gate
 	// deleted is asked before an object goes; it may object by noting a violation.
 	deleted func(by, name string)
+	late    sync.WaitGroup // calls that are done after they were given up
 
 	mu     sync.Mutex
 	bodies map[string][]byte // by location
@@ -37,10 +38,6 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, after, ok := strings.Cut(r.Header.Get("Authorization"), "Credential="); ok {
 		name, _, _ = strings.Cut(after, "/")
 	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
 	g := o.gates(name)
 	if g == nil || !g.pass() {
 		reset(w)
@@ -48,7 +45,17 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call := map[string]string{http.MethodPut: "put", http.MethodGet: "get", http.MethodHead: "get", http.MethodDelete: "delete"}[r.Method]
 	location := "s3:/" + r.URL.Path
-	if f, ok := g.take("store", call); ok && !o.meet(w, g, f, location, body) {
+	f, faulty := g.take("store", call)
+	if faulty && f.what == "torn" && call == "put" { // cut off in mid upload: no object
+		_, _ = io.CopyN(io.Discard, r.Body, r.ContentLength/2)
+		reset(w)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	if faulty && !o.meet(w, g, f, location, body) {
 		return
 	}
 	if !g.pass() {
@@ -73,6 +80,36 @@ func (o *objects) meet(w http.ResponseWriter, g *gate, f fault, location string,
 	case "refuse":
 		o.answer(w, nil, 503, nil)
 		return false
+	case "forbid":
+		o.answer(w, nil, 403, nil)
+		return false
+	case "deny": // repeated by the network: the second meets the first's object
+		o.act(g.name, f.call, location, body)
+		o.answer(w, nil, 412, nil)
+		return false
+	case "late": // given up by a proxy, and done afterwards
+		o.late.Go(func() {
+			time.Sleep(f.wait)
+			o.act(g.name, f.call, location, body)
+		})
+		o.answer(w, nil, 503, nil)
+		return false
+	case "torn": // half the object arrives
+		status, there := o.act(g.name, f.call, location, body)
+		if status == 200 {
+			w.Header().Set("Content-Length", fmt.Sprint(len(there)))
+			w.WriteHeader(200)
+			_, _ = w.Write(there[:len(there)/2])
+			_ = http.NewResponseController(w).Flush()
+		}
+	case "die":
+		g.die()
+	case "die-after":
+		o.act(g.name, f.call, location, body)
+		g.die()
+	case "evict":
+		go g.evict()
+		return true
 	case "lose": // done, and nobody hears of it
 		o.act(g.name, f.call, location, body)
 	case "wrong": // done, and told as if it were not
@@ -106,7 +143,7 @@ func (o *objects) act(by, call, location string, body []byte) (int, []byte) {
 
 func (o *objects) answer(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	if status >= 400 {
-		codes := map[int]string{404: "NoSuchKey", 412: "PreconditionFailed", 500: "InternalError", 503: "SlowDown", 405: "MethodNotAllowed"}
+		codes := map[int]string{403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 500: "InternalError", 503: "SlowDown", 405: "MethodNotAllowed"}
 		w.Header().Set("Content-Type", "application/xml")
 		body = fmt.Appendf(nil, "<Error><Code>%s</Code><Message>so it is</Message></Error>", codes[status])
 	}

@@ -12,16 +12,21 @@ import (
 // words are those of step.do; numbers are counts, or milliseconds where they
 // follow a fault or a wait.
 //
+//	policy halt            what the instances do where records are lost: halt, mend
 //	produce a 200          records to every partition of a, good, bad and empty ones
 //	begin a 50             the same in a transaction that stays open; end commit, end abort
 //	start 1                an instance; stop 1 in peace, kill 1 with all it holds
 //	pause 1                nothing of it gets through until resume 1
+//	evict 1                it is put out of the group, and does not know
+//	clock 1 3600           its clock is an hour ahead
 //	kafka 1 join lose 2    the next 2 joins of instance 1 are done, and their answers lost
 //	refuse heartbeat 27 3  the next 3 heartbeats of the group are answered with error 27
 //	catalog 1 commit late 1 800
 //	store 1 put wrong 3
-//	append 10              by another writer; also property, column, expire, rewrite
-//	grow a                 one partition more; trim a: retention up to the ledger
+//	store 1 put die-after 1  it dies when its next object is there
+//	append 10              by another writer; also property, column, drop, spec, expire, rewrite, delete, rollback
+//	grow a                 one partition more; trim a: retention up to the ledger; overtake a: beyond it
+//	recreate a 3           the topic is deleted and made again
 //	leaders, coordinators  the broker moves them
 //	wait 300               let it work
 //	settle                 no more faults: everything must get into the table
@@ -33,6 +38,8 @@ const instancesMax = 3
 func plan(seed uint64) []string {
 	g := &generator{rand: rand.New(rand.NewPCG(seed, 2)), running: map[int]bool{}, paused: map[int]bool{}}
 	g.instances = 1 + g.rand.IntN(instancesMax)
+	g.mends = g.rand.IntN(2) == 0
+	g.say("policy %s", map[bool]string{true: "mend", false: "halt"}[g.mends])
 	g.say("produce %s %d", g.topic(), 1+g.rand.IntN(200))
 	g.start(1)
 	for range 12 + g.rand.IntN(24) {
@@ -53,6 +60,7 @@ type generator struct {
 	running   map[int]bool
 	paused    map[int]bool
 	open      bool // a transaction
+	mends     bool // the policy: records may be lost
 	lines     []string
 }
 
@@ -90,14 +98,18 @@ func (g *generator) step() {
 		g.storeFault(n)
 	case x < 80:
 		g.kafkaFault(n)
-	case x < 92:
+	case x < 91:
 		g.foreign()
-	case x < 94:
+	case x < 93:
 		g.say("grow %s", g.topic())
-	case x < 96:
+	case x < 95:
 		g.say("trim %s", g.topic())
-	case x < 97:
+	case x < 96:
 		g.say("%s", g.pick("leaders", "coordinators"))
+	case x < 97 && g.mends:
+		g.lose()
+	case x < 98:
+		g.say("clock %d %d", n, g.rand.IntN(7200))
 	default:
 		g.say("settle")
 		clear(g.paused)
@@ -127,6 +139,8 @@ func (g *generator) life(n int) {
 			g.say("resume %d", n)
 			delete(g.paused, n)
 		}
+	case g.rand.IntN(4) == 0:
+		g.say("evict %d", n)
 	case g.rand.IntN(2) == 0:
 		g.say("stop %d", n)
 		delete(g.running, n)
@@ -137,21 +151,24 @@ func (g *generator) life(n int) {
 }
 
 func (g *generator) catalogFault(n int) {
-	what, call := g.pick("cut", "refuse", "conflict", "lose", "wrong", "deny", "garble", "late", "slow"), "commit"
-	if g.rand.IntN(4) == 0 {
-		what, call = g.pick("cut", "refuse", "slow"), "load"
+	what, call := g.pick("cut", "refuse", "conflict", "lose", "wrong", "deny", "garble", "late", "slow", "forbid", "torn", "die", "die-after", "evict"), "commit"
+	switch g.rand.IntN(8) {
+	case 0, 1:
+		what, call = g.pick("cut", "refuse", "slow", "stale", "stale", "absent", "garble", "torn", "forbid", "die", "die-after", "evict"), "load"
+	case 2:
+		what, call = g.pick("cut", "refuse", "lose", "wrong", "garble", "slow", "die", "die-after"), "create"
 	}
 	g.say("catalog %d %s %s %d %d", n, call, what, 1+g.rand.IntN(3), 50+g.rand.IntN(1500))
 }
 
 func (g *generator) storeFault(n int) {
-	g.say("store %d %s %s %d %d", n, g.pick("put", "put", "put", "get", "delete"), g.pick("cut", "refuse", "lose", "wrong", "slow"), 1+g.rand.IntN(5), 50+g.rand.IntN(1500))
+	g.say("store %d %s %s %d %d", n, g.pick("put", "put", "put", "get", "delete"), g.pick("cut", "refuse", "lose", "wrong", "slow", "torn", "deny", "late", "forbid", "die", "die-after", "evict"), 1+g.rand.IntN(5), 50+g.rand.IntN(1500))
 }
 
 func (g *generator) kafkaFault(n int) {
 	if g.rand.IntN(3) > 0 {
 		call := g.pick("fetch", "metadata", "commit", "join", "sync", "heartbeat", "leave", "offsets", "committed", "coordinator", "produce", "producer", "any")
-		g.say("kafka %d %s %s %d %d", n, call, g.pick("cut", "lose", "slow", "late"), 1+g.rand.IntN(4), 50+g.rand.IntN(1500))
+		g.say("kafka %d %s %s %d %d", n, call, g.pick("cut", "lose", "slow", "late", "repeat", "repeat", "die", "die-after", "evict"), 1+g.rand.IntN(4), 50+g.rand.IntN(1500))
 		return
 	}
 	type refusal struct {
@@ -168,17 +185,34 @@ func (g *generator) kafkaFault(n int) {
 }
 
 func (g *generator) foreign() {
-	switch g.rand.IntN(8) {
+	switch g.rand.IntN(10) {
 	case 0, 1:
 		g.say("append %d", 1+g.rand.IntN(20))
 	case 2:
 		g.say("property")
 	case 3:
-		g.say("column")
+		g.say("%s", g.pick("column", "drop"))
 	case 4, 5:
 		g.say("expire")
+	case 6:
+		g.say("spec")
+	case 7:
+		g.say("delete")
 	default:
 		g.say("rewrite")
+	}
+}
+
+// lose takes records away that nobody may lose unasked.
+func (g *generator) lose() {
+	switch g.rand.IntN(3) {
+	case 0:
+		g.say("overtake %s", g.topic())
+	case 1:
+		g.say("recreate %s %d", g.topic(), 1+g.rand.IntN(4))
+		g.open = false
+	default:
+		g.say("rollback")
 	}
 }
 

@@ -52,6 +52,9 @@ func (w *world) play(scene []string) []string {
 	if behind := w.behind(); behind != "" {
 		w.audit.violation("at the end: %s", behind)
 	}
+	if w.audit.rolledBack() {
+		w.audit.violation("at the end: the table was rolled back, and what was taken is not in it again")
+	}
 	w.inspect("at the end")
 	return w.audit.found()
 }
@@ -91,7 +94,25 @@ func (w *world) do(words []string) error {
 		}
 	case "refuse":
 		w.refuse(words[1], number(2), number(3))
-	case "append", "property", "column", "expire", "rewrite":
+	case "evict":
+		if i := w.instances[number(1)]; i != nil {
+			w.evict(i.name)
+		}
+	case "clock":
+		if i := w.instances[number(1)]; i != nil {
+			i.gate.step(time.Duration(number(2)) * time.Second)
+		}
+	case "policy":
+		w.policy = words[1]
+		in := &w.cfg.Ingest[0]
+		in.OnLostRecords = map[string]string{"halt": "halt", "mend": "continue"}[words[1]]
+		in.OnTopicReset = map[string]string{"halt": "halt", "mend": "restart"}[words[1]]
+		in.OnRollback = map[string]string{"halt": "halt", "mend": "reread"}[words[1]]
+	case "overtake":
+		return w.overtake(words[1])
+	case "recreate":
+		return w.recreate(words[1], int32(number(2)))
+	case "append", "property", "column", "drop", "spec", "expire", "rewrite", "delete", "rollback":
 		w.foreign(words[0], number(1))
 	case "grow":
 		_, err := w.admin.CreatePartitions(w.ctx, 1, words[1])
@@ -99,7 +120,13 @@ func (w *world) do(words []string) error {
 	case "trim":
 		return w.trim(words[1])
 	case "leaders":
-		w.broker.ShufflePartitionLeaders()
+		for _, topic := range topics {
+			for _, p := range w.broker.PartitionInfos(topic) {
+				if err := w.broker.MoveTopicPartition(topic, p.Partition, w.rand.Int32N(brokers)); err != nil {
+					return err
+				}
+			}
+		}
 	case "coordinators":
 		w.broker.RehashCoordinators()
 	case "wait":
@@ -188,7 +215,13 @@ func (w *world) begin(topic string, n int) error {
 }
 
 func (w *world) endTransaction(commit bool) error {
-	defer w.txn.client.Close()
+	if w.txn == nil {
+		return nil
+	}
+	defer func() {
+		w.txn.client.Close()
+		w.txn = nil
+	}()
 	k := aborted
 	if commit {
 		k = good
@@ -217,9 +250,7 @@ func (w *world) kill(n int) {
 		return
 	}
 	delete(w.instances, n)
-	i.gate.close()
-	i.kill()
-	i.stop()
+	i.die()
 }
 
 // stopPatience is longer than stop_timeout and what a client needs to close.
@@ -245,14 +276,26 @@ func (w *world) stop(n int) error {
 // does. This broker never misses a member that died between its join and its
 // sync, and its partitions would be nobody's for ever.
 func (w *world) bury() {
+	w.putOut(func(name string) bool {
+		g := w.gate(name)
+		return g != nil && g.deadFor() >= w.cfg.Kafka.SessionTimeout
+	})
+}
+
+// evict takes a living member out of the group: its partitions move away, and
+// it does not know yet.
+func (w *world) evict(name string) {
+	w.putOut(func(member string) bool { return member == name })
+}
+
+func (w *world) putOut(which func(name string) bool) {
 	in := w.cfg.Ingest[0]
 	group := w.broker.GroupInfo(in.GroupID())
 	if group == nil {
 		return
 	}
 	for _, m := range group.Members {
-		g := w.gate(m.ClientID)
-		if g == nil || g.deadFor() < w.cfg.Kafka.SessionTimeout {
+		if !which(m.ClientID) {
 			continue
 		}
 		leave := kmsg.NewPtrLeaveGroupRequest()
@@ -263,7 +306,7 @@ func (w *world) bury() {
 		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
 		_, err := leave.RequestWith(ctx, w.client)
 		cancel()
-		w.log.printf("buried %s (%v assigned): %v", m.ClientID, m.Assignment, err)
+		w.log.printf("%s was put out of the group: %v", m.ClientID, err)
 	}
 }
 
@@ -311,7 +354,8 @@ func (w *world) refuse(call string, code, n int) {
 func (w *world) foreign(what string, n int) {
 	act := map[string]func() error{
 		"append": func() error { return w.foreignAppend(n) }, "property": w.foreignProperty, "column": w.foreignColumn,
-		"expire": w.foreignExpire, "rewrite": w.foreignRewrite,
+		"expire": w.foreignExpire, "rewrite": w.foreignRewrite, "delete": w.foreignDelete, "rollback": w.foreignRollback,
+		"drop": w.foreignDrop, "spec": w.foreignSpec,
 	}[what]
 	if meta := w.lake.current(); meta == nil || meta.CurrentSnapshot() == nil {
 		return // nobody has made the table yet
@@ -323,8 +367,11 @@ func (w *world) foreign(what string, n int) {
 
 // trim deletes the records that the ledger has passed.
 func (w *world) trim(topic string) error {
-	o := kadm.Offsets{}
-	for p, next := range w.ledger()[topic] {
+	o, l := kadm.Offsets{}, w.ledger()
+	if l[topic].ID != w.truth.logs[topic] || w.audit.rolledBack() {
+		return nil // that is not what the ledger has passed
+	}
+	for p, next := range l[topic].Next {
 		o.Add(kadm.Offset{Topic: topic, Partition: p, At: next, LeaderEpoch: -1})
 	}
 	if len(o) == 0 {
@@ -332,6 +379,42 @@ func (w *world) trim(topic string) error {
 	}
 	_, err := w.admin.DeleteRecords(w.ctx, o)
 	return err
+}
+
+// overtake deletes records that the ledger has not passed.
+func (w *world) overtake(topic string) error {
+	if w.audit.rolledBack() {
+		return nil
+	}
+	o, at, l := kadm.Offsets{}, map[int32]int64{}, w.ledger()
+	for _, p := range w.broker.PartitionInfos(topic) {
+		next, _ := l.next(topic, w.truth.logs[topic], p.Partition)
+		next = max(next, p.LogStartOffset)
+		if next < p.LastStableOffset {
+			at[p.Partition] = next + 1 + w.rand.Int64N(p.LastStableOffset-next)
+			o.Add(kadm.Offset{Topic: topic, Partition: p.Partition, At: at[p.Partition], LeaderEpoch: -1})
+		}
+	}
+	if len(o) == 0 {
+		return nil
+	}
+	w.truth.loosen(func(r *record) bool {
+		return r.origin.topic == topic && r.origin.offset < at[r.origin.partition] && r.origin.offset >= l.of(r)
+	})
+	_, err := w.admin.DeleteRecords(w.ctx, o)
+	return err
+}
+
+// recreate deletes a topic and makes it again.
+func (w *world) recreate(topic string, partitions int32) error {
+	if w.txn != nil {
+		_ = w.endTransaction(false)
+	}
+	w.truth.loosen(func(r *record) bool { return r.origin.topic == topic })
+	if err := w.broker.DeleteTopic(topic); err != nil {
+		return err
+	}
+	return w.create(topic, partitions)
 }
 
 // mend ends all faults.

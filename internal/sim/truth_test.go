@@ -34,25 +34,48 @@ type record struct {
 	id     int64
 	kind   kind
 	origin origin // offset -1 until the broker has acknowledged it
+	log    string // the id of the topic as of then: one that is made again has another
+	loose  bool   // it may be lost, as somebody outside has seen to it; never there twice
 }
 
 // truth is what was produced and appended, noted before anybody can see it.
 type truth struct {
 	mu      sync.Mutex
 	records map[int64]*record
-	foreign map[int64]bool // ids of rows that another writer appended; true once they are committed
+	foreign map[int64]bool    // ids of rows that another writer appended; true once they are committed
+	logs    map[string]string // the topics' ids of now
 	last    int64
 }
 
 func newTruth() *truth {
-	return &truth{records: map[int64]*record{}, foreign: map[int64]bool{}}
+	return &truth{records: map[int64]*record{}, foreign: map[int64]bool{}, logs: map[string]string{}}
+}
+
+// made notes that a topic was made, perhaps again: whatever is not in the table
+// then is lost.
+func (t *truth) made(topic, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.logs[topic] = id
+	for _, r := range t.records {
+		r.loose = r.loose || r.origin.topic == topic
+	}
+}
+
+// loosen notes that records may be lost.
+func (t *truth) loosen(which func(*record) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.records {
+		r.loose = r.loose || which(r)
+	}
 }
 
 func (t *truth) add(k kind, topic string, partition int32) *record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.last++
-	r := &record{id: t.last, kind: k, origin: origin{topic, partition, -1}}
+	r := &record{id: t.last, kind: k, origin: origin{topic, partition, -1}, log: t.logs[topic]}
 	t.records[r.id] = r
 	return r
 }
@@ -69,6 +92,17 @@ func (t *truth) become(records []*record, k kind) {
 	for _, r := range records {
 		if r.kind == pending {
 			r.kind = k
+		}
+	}
+}
+
+// loosenForeign notes that rows of other writers may be gone.
+func (t *truth) loosenForeign(which func(id int64) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id := range t.foreign {
+		if which(id) {
+			t.foreign[id] = false
 		}
 	}
 }

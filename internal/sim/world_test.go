@@ -5,6 +5,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log"
 	"math/rand/v2"
@@ -51,12 +52,14 @@ type world struct {
 	txn       *transaction
 	ended     sync.WaitGroup // runs of instances
 	columns   int
+	policy    string // "halt" or "mend": what the instances do where records are lost
 	faults    []*kfake.FaultHandle
 }
 
 const (
 	ingestName = "t"
 	deadTopic  = "dead"
+	brokers    = 3
 )
 
 var topics = []string{"a", "b"}
@@ -131,7 +134,7 @@ func (w *world) dial(opts ...kgo.Opt) (*kgo.Client, error) {
 }
 
 func (w *world) openBroker() (err error) {
-	w.broker, err = kfake.NewCluster(kfake.NumBrokers(3), kfake.GroupMinSessionTimeout(500*time.Millisecond),
+	w.broker, err = kfake.NewCluster(kfake.NumBrokers(brokers), kfake.GroupMinSessionTimeout(500*time.Millisecond),
 		kfake.ListenFn(func(network, address string) (net.Listener, error) {
 			l, err := w.network.Listen(network, address)
 			return listener{l, w.gate}, err
@@ -146,7 +149,7 @@ func (w *world) openBroker() (err error) {
 	w.close = append(w.close, w.client.Close)
 	w.admin = kadm.NewClient(w.client)
 	for _, topic := range topics {
-		if err := w.broker.CreateTopic(topic, 1+w.rand.Int32N(5), nil); err != nil {
+		if err := w.create(topic, 1+w.rand.Int32N(5)); err != nil {
 			return err
 		}
 	}
@@ -158,6 +161,16 @@ func (w *world) openBroker() (err error) {
 	w.letters, err = w.dial(kgo.ConsumeTopics(deadTopic), kgo.FetchMaxWait(100*time.Millisecond))
 	w.close = append(w.close, func() { w.letters.Close() })
 	return err
+}
+
+// create makes a topic.
+func (w *world) create(topic string, partitions int32) error {
+	if err := w.broker.CreateTopic(topic, partitions, nil); err != nil {
+		return err
+	}
+	id := w.broker.TopicInfo(topic).TopicID
+	w.truth.made(topic, base64.StdEncoding.EncodeToString(id[:]))
+	return nil
 }
 
 // configure chooses the limits of the instances.
@@ -193,9 +206,7 @@ func (w *world) configure(store, rest string) {
 // end lets go of everything.
 func (w *world) end() {
 	for _, i := range w.instances {
-		i.gate.close()
-		i.kill()
-		i.stop()
+		i.die()
 	}
 	w.mu.Lock()
 	for _, g := range w.gates {
@@ -203,6 +214,7 @@ func (w *world) end() {
 	}
 	w.mu.Unlock()
 	w.lake.late.Wait()
+	w.objects.late.Wait()
 	for i := len(w.close) - 1; i >= 0; i-- {
 		w.close[i]()
 	}
@@ -224,11 +236,20 @@ type instance struct {
 	done       chan error
 }
 
+// die ends the instance as kill -9 does. It does not wait for the end.
+func (i *instance) die() {
+	i.gate.close()
+	i.kill()
+	i.stop()
+}
+
 // start starts instance n, or with once a run to the ends.
 func (w *world) start(n int, once bool) (*instance, error) {
 	w.mu.Lock()
 	name := "i" + strconv.Itoa(n) + "-" + strconv.Itoa(len(w.gates))
 	i := &instance{name: name, gate: newGate(name), done: make(chan error, 1)}
+	i.gate.die = i.die
+	i.gate.evict = func() { w.evict(name) }
 	w.gates[name] = i.gate
 	w.mu.Unlock()
 	cfg := w.cfg
@@ -270,7 +291,7 @@ func (w *world) behind() string {
 	l := w.ledger()
 	for _, topic := range topics {
 		for _, p := range w.broker.PartitionInfos(topic) {
-			if next := l[topic][p.Partition]; next < p.LastStableOffset {
+			if next, _ := l.next(topic, w.truth.logs[topic], p.Partition); next < p.LastStableOffset {
 				return fmt.Sprintf("%s/%d: the ledger is at %d of %d", topic, p.Partition, next, p.LastStableOffset)
 			}
 		}
@@ -287,7 +308,7 @@ func (w *world) waiting() string {
 	stable := map[origin]int64{}
 	for _, r := range w.truth.records {
 		o := r.origin
-		if r.kind == pending || r.kind == aborted || o.offset < l[o.topic][o.partition] {
+		if r.kind == pending || r.kind == aborted || r.loose || o.offset < l.of(r) {
 			continue
 		}
 		at := origin{o.topic, o.partition, 0}
@@ -295,7 +316,7 @@ func (w *world) waiting() string {
 			stable[at] = w.broker.PartitionInfo(o.topic, o.partition).LastStableOffset
 		}
 		if o.offset < stable[at] {
-			return fmt.Sprintf("%s record %d of %v: the ledger is at %d", r.kind, r.id, o, l[o.topic][o.partition])
+			return fmt.Sprintf("%s record %d of %v: the ledger is at %d", r.kind, r.id, o, l.of(r))
 		}
 	}
 	return ""
@@ -314,8 +335,11 @@ func (w *world) inspect(when string) {
 		w.audit.mu.Unlock()
 	}
 	w.lake.mu.Unlock()
-	for topic, parts := range l {
-		for p, next := range parts {
+	for topic, t := range l {
+		if t.ID != w.truth.logs[topic] {
+			continue
+		}
+		for p, next := range t.Next {
 			if i := w.broker.PartitionInfo(topic, p); i == nil || next > i.LastStableOffset {
 				w.audit.violation("%s: the ledger of %s/%d is at %d, beyond the log's %+v", when, topic, p, next, i)
 			}
@@ -330,8 +354,8 @@ func (w *world) inspect(when string) {
 			continue
 		}
 		bads[r.origin] = true
-		if w.dead[r.origin] == 0 && r.origin.offset < l[r.origin.topic][r.origin.partition] {
-			w.audit.violation("%s: the ledger has passed the bad record %v (at %d), and there is no dead letter", when, r.origin, l[r.origin.topic][r.origin.partition])
+		if w.dead[r.origin] == 0 && !r.loose && r.origin.offset < l.of(r) {
+			w.audit.violation("%s: the ledger has passed the bad record %v (at %d), and there is no dead letter", when, r.origin, l.of(r))
 		}
 	}
 	for o := range w.dead {
