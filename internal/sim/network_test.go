@@ -24,6 +24,7 @@ type network struct {
 	rand      *rand.Rand
 	listeners map[string]*doorway
 	port      int
+	clients   []*connection // all there ever were
 }
 
 // latencyMax bounds how long bytes are under way.
@@ -38,6 +39,17 @@ func (n *network) latency() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return 20*time.Microsecond + time.Duration(n.rand.Int64N(1+n.rand.Int64N(int64(latencyMax))))
+}
+
+// end cuts what is left: a server that closes forgets a connection that it is
+// just accepting.
+func (n *network) end() {
+	n.mu.Lock()
+	clients := n.clients
+	n.mu.Unlock()
+	for _, c := range clients {
+		c.reset()
+	}
 }
 
 // doorway is a listener.
@@ -74,6 +86,9 @@ func (n *network) DialContext(ctx context.Context, _, address string) (net.Conn,
 	server := &connection{in: there, out: back, local: l.address, remote: from}
 	select {
 	case l.arrived <- server:
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.clients = append(n.clients, client)
 		return client, nil
 	case <-l.closed:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}

@@ -30,6 +30,7 @@ import (
 //	leaders, coordinators  the broker moves them
 //	wait 300               let it work
 //	settle                 no more faults: everything must get into the table
+//	show                   what has become of the records; halts 1: what instance 1 says that waits for a person
 
 // instancesMax is how many instances work side by side.
 const instancesMax = 3

@@ -76,6 +76,7 @@ type outcome struct {
 	commits int
 	took    time.Duration // of the bubble's time
 	log     string
+	shown   map[int]string // by step, from 0
 	err     error
 }
 
@@ -128,7 +129,7 @@ func play(seed uint64, scene []string) outcome {
 	}
 	found := w.play(scene)
 	w.end()
-	o := outcome{commits: w.audit.commits, log: w.log.text()}
+	o := outcome{commits: w.audit.commits, log: w.log.text(), shown: w.shown}
 	if len(found) == 0 && !*keep {
 		return o
 	}

@@ -26,9 +26,22 @@ const patience = 90 * time.Second
 // play runs a scene, and at its end a run to the ends of the topics. It
 // returns what is wrong, if anything.
 func (w *world) play(scene []string) []string {
+	for _, line := range scene {
+		var n int
+		if _, err := fmt.Sscanf(line, "halts %d", &n); err == nil {
+			w.halting[n] = true
+		}
+	}
 	for n, line := range scene {
+		if line == "" || line[0] == '#' {
+			continue
+		}
 		w.log.printf("STEP %d: %s", n+1, line)
-		if err := w.do(strings.Fields(line)); err != nil {
+		shown, err := w.do(strings.Fields(line))
+		if shown != "" {
+			w.shown[n] = shown
+		}
+		if err != nil {
 			w.audit.violation("step %d, %s: %v", n+1, line, err)
 		}
 		w.look()
@@ -36,6 +49,9 @@ func (w *world) play(scene []string) []string {
 		if found := w.audit.found(); len(found) > 0 {
 			return found
 		}
+	}
+	if len(w.halting) > 0 {
+		return w.audit.found() // a run to the ends would halt too
 	}
 	w.log.printf("STEP last")
 	w.mend()
@@ -59,8 +75,23 @@ func (w *world) play(scene []string) []string {
 	return w.audit.found()
 }
 
-// do does one step.
-func (w *world) do(words []string) error {
+// do does one step, and returns what it shows.
+func (w *world) do(words []string) (shown string, err error) {
+	switch words[0] {
+	case "show":
+		return w.show(), nil
+	case "halts":
+		n, err := strconv.Atoi(words[1])
+		if err != nil || w.instances[n] == nil {
+			return "", fmt.Errorf("no instance %q", words[1])
+		}
+		return w.halts(n)
+	}
+	return "", w.act(words)
+}
+
+// act does a step that shows nothing.
+func (w *world) act(words []string) error {
 	number := func(i int) int {
 		if i >= len(words) {
 			return 0
@@ -315,9 +346,12 @@ func (w *world) look() {
 	w.bury()
 	for n, i := range w.instances {
 		for _, s := range i.router.Status().Ingests {
-			if s.State == router.StateHalted {
+			if s.State == router.StateHalted && !w.halting[n] {
 				w.audit.violation("%s waits for a person: %s", i.name, s.Error)
 			}
+		}
+		if w.halting[n] {
+			continue
 		}
 		select {
 		case err := <-i.done:

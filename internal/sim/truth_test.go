@@ -44,6 +44,7 @@ type truth struct {
 	records map[int64]*record
 	foreign map[int64]bool    // ids of rows that another writer appended; true once they are committed
 	logs    map[string]string // the topics' ids of now
+	allLogs []string          // in the order they were made
 	last    int64
 }
 
@@ -57,6 +58,7 @@ func (t *truth) made(topic, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.logs[topic] = id
+	t.allLogs = append(t.allLogs, id)
 	for _, r := range t.records {
 		r.loose = r.loose || r.origin.topic == topic
 	}

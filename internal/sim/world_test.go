@@ -54,6 +54,8 @@ type world struct {
 	columns   int
 	policy    string // "halt" or "mend": what the instances do where records are lost
 	faults    []*kfake.FaultHandle
+	shown     map[int]string // by step, from 0
+	halting   map[int]bool   // the instances that the scene wants to halt
 }
 
 const (
@@ -103,6 +105,7 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 	w = &world{
 		ctx: ctx, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), network: newNetwork(seed), truth: newTruth(), objects: newObjects(),
 		log: &logbook{began: time.Now()}, gates: map[string]*gate{}, instances: map[int]*instance{}, dead: map[origin]int{}, read: map[int32]int64{},
+		shown: map[int]string{}, halting: map[int]bool{},
 	}
 	w.audit = newAuditor(w.truth, w.objects, ingestName, w.log.printf)
 	w.objects.gates = w.gate
@@ -218,6 +221,7 @@ func (w *world) end() {
 	for i := len(w.close) - 1; i >= 0; i-- {
 		w.close[i]()
 	}
+	w.network.end()
 	w.ended.Wait()
 }
 
