@@ -13,7 +13,7 @@ import (
 )
 
 // defectSeedsMax is within how many scenes each defect must be seen.
-const defectSeedsMax = 200
+const defectSeedsMax = 1000
 
 // TestDefects builds the simulation with every defect in it and plays scenes
 // with one at a time, until the auditor sees it; and first with none.
@@ -30,7 +30,10 @@ func TestDefects(t *testing.T) {
 	}
 	played := regexp.MustCompile(`(\d+) scenes from seed`)
 	violation := regexp.MustCompile(`seed (\d+): \d+ violations.*\n(.*)`)
-	for _, d := range defects {
+	for i, d := range defects {
+		if i > 0 && defects[i-1].name == d.name {
+			continue // another file of the same
+		}
 		t.Run(d.name, func(t *testing.T) {
 			out, err := play(d.name, defectSeedsMax)
 			found := violation.FindStringSubmatch(out)

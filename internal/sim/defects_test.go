@@ -16,11 +16,10 @@ type defect struct {
 	edits [][2]string // old text, which is there just once, and new
 }
 
-// defects are the mistakes that the auditor must see. Not planted, because by
-// reading the ledger makes them harmless: not waiting in a revoke, starting from
-// the group's offsets, taking an error for a success. An instance that does not
-// resync after a fence stands still until the next rebalance; random scenes
-// rarely leave it alone for so long.
+// defects are the mistakes that the auditor must see; one that is in several
+// files is there several times. Not planted, because reading the ledger makes
+// them harmless: not waiting in a revoke, taking an error for a success, and
+// starting from the group's offsets as long as the ledger is checked.
 var defects = []defect{
 	{"no-ledger-check", "catalog/append.go", [][2]string{
 		{"\t\treturn l.admits(a)\n", "\t\tif defective(\"no-ledger-check\") {\n\t\t\treturn nil\n\t\t}\n\t\treturn l.admits(a)\n"},
@@ -49,6 +48,21 @@ var defects = []defect{
 	}},
 	{"reads-uncommitted", "router/connect.go", [][2]string{
 		{"\t\tkgo.FetchIsolationLevel(kgo.ReadCommitted()),\n", "\t\tkgo.FetchIsolationLevel(map[bool]kgo.IsolationLevel{true: kgo.ReadUncommitted(), false: kgo.ReadCommitted()}[defective(\"reads-uncommitted\")]),\n"},
+	}},
+	{"old-parent", "catalog/manifests.go", [][2]string{ // build on the head that is remembered, whatever the head is
+		{"\tif t.head.snapshot == snapshot.SnapshotID && t", "\tif (defective(\"old-parent\") || t.head.snapshot == snapshot.SnapshotID) && t"},
+	}},
+	{"fence-ignored", "router/ingest.go", [][2]string{ // go on as if nothing were the matter
+		{"\t\t\tin.inbox.askResync()\n", "\t\t\tif !defective(\"fence-ignored\") {\n\t\t\t\tin.inbox.askResync()\n\t\t\t}\n"},
+	}},
+	{"offsets-first", "router/ingest.go", [][2]string{ // the group is told, and then the table; the group is the truth
+		{"\t\tstart := time.Now()\n\t\tdone, err", "\t\tstart := time.Now()\n\t\tif defective(\"offsets-first\") {\n\t\t\tin.hint(a.To)\n\t\t}\n\t\tdone, err"},
+	}},
+	{"offsets-first", "router/assign.go", [][2]string{
+		{"\te := event{assigned: map[topicPartition]int64{}}\n\tfor topic, offsets := range parts {\n\t\tfor p := range offsets {\n", "\te := event{assigned: map[topicPartition]int64{}}\n\tfor topic, offsets := range parts {\n\t\tfor p := range offsets {\n\t\t\tif at := offsets[p].EpochOffset().Offset; defective(\"offsets-first\") && at >= 0 {\n\t\t\t\tstart[topic][p] = at\n\t\t\t}\n"},
+	}},
+	{"offsets-first", "catalog/append.go", [][2]string{
+		{"\tch.admits = func(l Ledger, broken error) error {\n\t\tif broken != nil {\n\t\t\treturn broken\n\t\t}\n", "\tch.admits = func(l Ledger, broken error) error {\n\t\tif broken != nil {\n\t\t\treturn broken\n\t\t}\n\t\tif defective(\"offsets-first\") {\n\t\t\treturn nil\n\t\t}\n"},
 	}},
 	{"one-id-for-all", "router/write.go", [][2]string{
 		{"\ta := catalog.Append{ID: newID(),", "\tid := newID()\n\tif defective(\"one-id-for-all\") {\n\t\tid = \"always\"\n\t}\n\ta := catalog.Append{ID: id,"},

@@ -15,7 +15,7 @@ import (
 //	policy halt            what the instances do where records are lost: halt, mend
 //	produce a 200          records to every partition of a, good, bad and empty ones
 //	begin a 50             the same in a transaction that stays open; end commit, end abort
-//	start 1                an instance; stop 1 in peace, kill 1 with all it holds
+//	start 1                an instance; double 1 in a group of its own; stop 1 in peace, kill 1 with all it holds
 //	pause 1                nothing of it gets through until resume 1
 //	evict 1                it is put out of the group, and does not know
 //	clock 1 3600           its clock is an hour ahead
@@ -74,8 +74,12 @@ func (g *generator) topic() string                 { return g.pick(topics...) }
 func (g *generator) instance() int                 { return 1 + g.rand.IntN(g.instances) }
 
 func (g *generator) start(n int) {
-	g.say("start %d", n)
 	g.running[n] = true
+	if g.rand.IntN(10) == 0 {
+		g.say("double %d", n)
+		return
+	}
+	g.say("start %d", n)
 }
 
 // step adds one step, and often a wait for it to bite.

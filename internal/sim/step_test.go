@@ -110,7 +110,9 @@ func (w *world) act(words []string) error {
 	case "end":
 		return w.endTransaction(words[1] == "commit")
 	case "start":
-		return w.run(number(1))
+		return w.run(number(1), ourGroup)
+	case "double":
+		return w.run(number(1), "group of "+words[1])
 	case "stop":
 		return w.stop(number(1))
 	case "kill":
@@ -263,11 +265,15 @@ func (w *world) endTransaction(commit bool) error {
 	return w.txn.client.EndTransaction(ctx, kgo.TransactionEndTry(commit))
 }
 
-func (w *world) run(n int) error {
+// ourGroup is the group of the instances. One that is started by mistake in a
+// group of its own reads every partition beside its owner.
+const ourGroup = "ours"
+
+func (w *world) run(n int, group string) error {
 	if w.instances[n] != nil {
 		return nil
 	}
-	i, err := w.start(n, false)
+	i, err := w.start(n, group, false)
 	if err != nil {
 		return err
 	}
@@ -320,8 +326,14 @@ func (w *world) evict(name string) {
 }
 
 func (w *world) putOut(which func(name string) bool) {
-	in := w.cfg.Ingest[0]
-	group := w.broker.GroupInfo(in.GroupID())
+	w.putOutOf(ourGroup, which)
+	for n := range instancesMax {
+		w.putOutOf(fmt.Sprintf("group of %d", n+1), which)
+	}
+}
+
+func (w *world) putOutOf(name string, which func(name string) bool) {
+	group := w.broker.GroupInfo(name)
 	if group == nil {
 		return
 	}
@@ -330,7 +342,7 @@ func (w *world) putOut(which func(name string) bool) {
 			continue
 		}
 		leave := kmsg.NewPtrLeaveGroupRequest()
-		leave.Group, leave.MemberID = in.GroupID(), m.MemberID
+		leave.Group, leave.MemberID = name, m.MemberID
 		member := kmsg.NewLeaveGroupRequestMember()
 		member.MemberID = m.MemberID
 		leave.Members = append(leave.Members, member)
@@ -357,7 +369,7 @@ func (w *world) look() {
 		case err := <-i.done:
 			w.log.printf("%s ended by itself, and is started again: %v", i.name, err)
 			delete(w.instances, n)
-			if err := w.run(n); err != nil {
+			if err := w.run(n, i.group); err != nil {
 				w.audit.violation("start %d again: %v", n, err)
 			}
 		default:
@@ -376,7 +388,7 @@ func (w *world) refuse(call string, code, n int) {
 	f := kfake.Fault{Keys: []kmsg.Key{calls[call]}, Err: kerr.TypedErrorForCode(int16(code)), Count: n}
 	switch call {
 	case "heartbeat", "join", "sync", "commit", "committed", "coordinator":
-		f.Group = w.cfg.Ingest[0].GroupID()
+		f.Group = ourGroup
 	case "produce":
 		f.Topic = deadTopic
 	default:
@@ -482,7 +494,7 @@ func (w *world) settle() error {
 
 // once runs an instance to the ends of the topics.
 func (w *world) once() error {
-	i, err := w.start(0, true)
+	i, err := w.start(0, ourGroup, true)
 	if err != nil {
 		return err
 	}
@@ -495,7 +507,7 @@ func (w *world) once() error {
 		case <-time.After(200 * time.Millisecond):
 			w.bury()
 		case <-deadline:
-			return fmt.Errorf("it has not ended after %s; the group: %+v", patience, w.broker.GroupInfo(w.cfg.Ingest[0].GroupID()))
+			return fmt.Errorf("it has not ended after %s; the group: %+v", patience, w.broker.GroupInfo(ourGroup))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -234,6 +235,7 @@ func (w *world) gate(name string) *gate {
 // instance is one run of a router.
 type instance struct {
 	name       string
+	group      string
 	gate       *gate
 	router     *router.Router
 	stop, kill context.CancelFunc
@@ -247,17 +249,19 @@ func (i *instance) die() {
 	i.stop()
 }
 
-// start starts instance n, or with once a run to the ends.
-func (w *world) start(n int, once bool) (*instance, error) {
+// start starts instance n in a group, or with once a run to the ends.
+func (w *world) start(n int, group string, once bool) (*instance, error) {
 	w.mu.Lock()
 	name := "i" + strconv.Itoa(n) + "-" + strconv.Itoa(len(w.gates))
-	i := &instance{name: name, gate: newGate(name), done: make(chan error, 1)}
+	i := &instance{name: name, group: group, gate: newGate(name), done: make(chan error, 1)}
 	i.gate.die = i.die
 	i.gate.evict = func() { w.evict(name) }
 	w.gates[name] = i.gate
 	w.mu.Unlock()
 	cfg := w.cfg
 	cfg.Kafka.ClientID = name
+	cfg.Ingest = slices.Clone(cfg.Ingest)
+	cfg.Ingest[0].Group = group
 	cfg.Catalog.Properties = map[string]string{"token": name, "s3.access-key-id": name}
 	for key, value := range w.cfg.Catalog.Properties {
 		cfg.Catalog.Properties[key] = value
