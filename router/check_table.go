@@ -23,7 +23,7 @@ func (k *checkup) checkCatalog(ctx context.Context) {
 	open := func(ctx context.Context, location string, properties map[string]string) (icebergio.IO, error) {
 		return k.stores.Open(ctx, location, properties)
 	}
-	c, err := catalog.Open(ctx, k.cfg.Catalog.to(nil), open, k.log)
+	c, err := catalog.Open(ctx, catalog.Config(k.cfg.Catalog), open, k.log)
 	if err != nil {
 		remedy := ""
 		if !strings.Contains(err.Error(), "(check ") {

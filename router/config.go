@@ -1,8 +1,10 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +69,8 @@ type CatalogConfig struct {
 	URI        string            `toml:"uri"`
 	Warehouse  string            `toml:"warehouse"`
 	Properties map[string]string `toml:"properties"`
+
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) // Options.Dial
 }
 
 // HTTPConfig is the [http] section; an empty Listen switches HTTP off.

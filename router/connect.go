@@ -52,11 +52,6 @@ func (in *ingest) connect(ctx context.Context) (err error) {
 	return in.join()
 }
 
-// to is the configuration as package catalog wants it.
-func (c CatalogConfig) to(dial dialFunc) catalog.Config {
-	return catalog.Config{Name: c.Name, Type: c.Type, URI: c.URI, Warehouse: c.Warehouse, Properties: c.Properties, Dial: dial}
-}
-
 // startPatience is how long a catalog or a store may take to answer for the
 // first time. Later they are waited for; at a start nobody answering is most
 // likely a wrong address.

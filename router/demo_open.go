@@ -202,7 +202,7 @@ func (d *demo) openTable(ctx context.Context) (err error) {
 	open := func(ctx context.Context, location string, properties map[string]string) (io.IO, error) {
 		return d.stores.Open(ctx, location, properties)
 	}
-	if d.catalog, err = catalog.Open(ctx, d.config.Catalog.to(nil), open, d.log); err != nil {
+	if d.catalog, err = catalog.Open(ctx, catalog.Config(d.config.Catalog), open, d.log); err != nil {
 		return err
 	}
 	if d.table, err = d.catalog.Table(ctx, demoTable, d.router.newIngest(0, d.stores, d.log).tableOptions()); err != nil {

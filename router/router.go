@@ -58,7 +58,7 @@ func New(cfg Config, log *zap.Logger, o Options) (*Router, error) {
 		return nil, err
 	}
 	cfg.secrets = newSecrets(append(slices.Clone(cfg.secrets.values), cfg.harvest()...)) // a Config made in code has none yet
-	cfg.Kafka.dial = o.Dial
+	cfg.Kafka.dial, cfg.Catalog.Dial = o.Dial, o.Dial
 	if o.Version == "" {
 		o.Version = "devel"
 	}
@@ -219,7 +219,7 @@ func (r *Router) newIngest(i int, stores *writers.Stores, log *zap.Logger) *inge
 	cfg := r.cfg.Ingest[i]
 	workers := runtime.GOMAXPROCS(0)
 	return &ingest{
-		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: r.cfg.Catalog.to(r.options.Dial), options: r.options, log: log,
+		cfg: cfg, kafka: r.cfg.Kafka, catalogConfig: catalog.Config(r.cfg.Catalog), options: r.options, log: log,
 		metrics: r.states[i].metrics, status: r.states[i], workers: workers,
 		memory:     budgetOf(int64(r.cfg.MemoryMax)).of(r.routeCount()),
 		nudge:      func() { r.nudge(cfg.Table) },

@@ -26,6 +26,7 @@ var (
 	beside   = flag.Int("beside", runtime.GOMAXPROCS(0), "how many scenes are played at a time")
 	loud     = flag.Bool("loud", false, "keep the Kafka clients' every word in the log of a failed scene")
 	failures = flag.Int("failures", 1, "after how many failed scenes to stop")
+	within   = flag.Duration("within", 0, "no scene begins after this time, which is the machine's; 0: all are played")
 	keep     = flag.Bool("keep", false, "keep the log of every scene")
 )
 
@@ -45,7 +46,7 @@ func TestSeeds(t *testing.T) {
 	var failed, played, commits, faked atomic.Int64
 	began := time.Now()
 	for n := range *seeds {
-		if failed.Load() >= int64(*failures) {
+		if failed.Load() >= int64(*failures) || *within > 0 && time.Since(began) > *within {
 			break
 		}
 		g.Go(func() error {
@@ -67,6 +68,9 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	_ = g.Wait()
+	if played.Load() == 0 {
+		t.Error("no scene was played")
+	}
 	t.Logf("%d scenes from seed %d, %d commits audited, %s of their time, %s of ours, %d failed", played.Load(), *seed, commits.Load(),
 		time.Duration(faked.Load()).Round(time.Second), time.Since(began).Round(time.Second), failed.Load())
 }
