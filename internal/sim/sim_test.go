@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", 150, "how many scenes are played")
+	seeds    = flag.Int("seeds", 100, "how many scenes are played")
 	seed     = flag.Uint64("seed", 1, "the first scene's seed; the others follow")
 	beside   = flag.Int("beside", runtime.GOMAXPROCS(0), "how many scenes are played at a time")
 	loud     = flag.Bool("loud", false, "keep the Kafka clients' every word in the log of a failed scene")

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -413,18 +412,19 @@ func (w *world) foreign(what string, n int) {
 
 // trim deletes the records that the ledger has passed.
 func (w *world) trim(topic string) error {
-	o, l := kadm.Offsets{}, w.ledger()
+	l := w.ledger()
 	if l[topic].ID != w.truth.logs[topic] || w.audit.rolledBack() {
 		return nil // that is not what the ledger has passed
 	}
 	for p, next := range l[topic].Next {
-		o.Add(kadm.Offset{Topic: topic, Partition: p, At: next, LeaderEpoch: -1})
+		if next <= w.broker.PartitionInfo(topic, p).LogStartOffset {
+			continue
+		}
+		if err := w.broker.DeleteRecords(topic, p, next); err != nil {
+			return err
+		}
 	}
-	if len(o) == 0 {
-		return nil
-	}
-	_, err := w.admin.DeleteRecords(w.ctx, o)
-	return err
+	return nil
 }
 
 // overtake deletes records that the ledger has not passed.
@@ -432,23 +432,22 @@ func (w *world) overtake(topic string) error {
 	if w.audit.rolledBack() {
 		return nil
 	}
-	o, at, l := kadm.Offsets{}, map[int32]int64{}, w.ledger()
+	l := w.ledger()
 	for _, p := range w.broker.PartitionInfos(topic) {
 		next, _ := l.next(topic, w.truth.logs[topic], p.Partition)
 		next = max(next, p.LogStartOffset)
-		if next < p.LastStableOffset {
-			at[p.Partition] = next + 1 + w.rand.Int64N(p.LastStableOffset-next)
-			o.Add(kadm.Offset{Topic: topic, Partition: p.Partition, At: at[p.Partition], LeaderEpoch: -1})
+		if next >= p.LastStableOffset {
+			continue
+		}
+		at := next + 1 + w.rand.Int64N(p.LastStableOffset-next)
+		w.truth.loosen(func(r *record) bool {
+			return r.origin.topic == topic && r.origin.partition == p.Partition && r.origin.offset < at && r.origin.offset >= l.of(r)
+		})
+		if err := w.broker.DeleteRecords(topic, p.Partition, at); err != nil {
+			return err
 		}
 	}
-	if len(o) == 0 {
-		return nil
-	}
-	w.truth.loosen(func(r *record) bool {
-		return r.origin.topic == topic && r.origin.offset < at[r.origin.partition] && r.origin.offset >= l.of(r)
-	})
-	_, err := w.admin.DeleteRecords(w.ctx, o)
-	return err
+	return nil
 }
 
 // recreate deletes a topic and makes it again.
