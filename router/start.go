@@ -46,6 +46,11 @@ func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (c
 	}
 	lost, err := in.checkRange(ctx, &mended, want, starts)
 	if err != nil {
+		// The ledger may have moved while the log was asked, and retention after
+		// it; or the catalog had told an older one. Halt only for what is still so.
+		if now, again := in.ledger(ctx); halts(err) && again == nil && !now.Equal(ledger) {
+			return in.checkedLedger(ctx, want)
+		}
 		return ledger, err
 	}
 	if mended.Equal(ledger) {
