@@ -28,6 +28,7 @@ type gate struct {
 	since  time.Time     // when that was
 	faults []fault
 	skew   time.Duration // how far the instance's clock is ahead
+	stale  bool          // whether its last load was answered from a copy that is behind
 
 	die, evict func() // what some faults do to the instance
 }
@@ -118,6 +119,15 @@ func (g *gate) add(f fault) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.faults = append(g.faults, f)
+}
+
+// alternate tells whether a stale answer is due: an instance that is told the
+// same old ledger twice in a row can't know, and halts rightly.
+func (g *gate) alternate() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stale = !g.stale
+	return g.stale
 }
 
 func (g *gate) step(ahead time.Duration) {

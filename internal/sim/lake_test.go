@@ -146,7 +146,10 @@ func (l *lake) meet(w http.ResponseWriter, g *gate, f fault, act func() (int, an
 	case "absent":
 		respond(w, 404, refusal(404, "NoSuchTableException", "no such table"))
 		return false
-	case "stale": // a load that comes from a copy which is behind
+	case "stale": // a load that comes from a copy which is behind, every other time
+		if !g.alternate() {
+			return true
+		}
 		l.mu.Lock()
 		meta, location := l.meta, l.location()
 		if len(l.past) > 0 {
