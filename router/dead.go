@@ -63,7 +63,7 @@ func (d *deadLetters) send(ctx context.Context, l deadLetter) {
 		{headerTopic, r.Topic},
 		{headerPartition, strconv.Itoa(int(r.Partition))},
 		{headerOffset, strconv.FormatInt(r.Offset, 10)},
-		{headerTimestamp, strconv.FormatInt(r.Timestamp.UnixMilli(), 10)},
+		{headerTimestamp, strconv.FormatInt(writers.TimestampMillis(r.Timestamp), 10)},
 		{headerField, l.why.Field},
 		{headerReason, string(l.why.Reason)},
 		{headerDetail, l.why.Detail},

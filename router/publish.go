@@ -176,8 +176,12 @@ func (p *publish) lookAtTopics() error {
 		if topic == "" {
 			continue
 		}
-		if _, err := p.topics.find(topic); err != nil {
+		e, err := p.topics.find(topic)
+		if err != nil {
 			return fmt.Errorf("publish %s: %w", p.cfg.Name, err)
+		}
+		if topic == p.cfg.DeadLetterTopic && e.compacted {
+			return haltf("dead_letter_topic = %q is compacted and takes no record without a key: choose a topic that isn't", topic)
 		}
 	}
 	return nil

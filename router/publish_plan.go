@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -365,17 +366,22 @@ func appendJSONString(to, text []byte) []byte {
 	return append(to, '"')
 }
 
-// timestampOf returns the record's timestamp of row i, zero for the time of publishing.
-func (p *publishPlan) timestampOf(rows *writers.Rows, i int) time.Time {
+// timestampOf returns the record's timestamp of row i, zero for the time of
+// publishing. The client takes a time as nanoseconds in 64 bits: what doesn't
+// fit is a *badRow.
+func (p *publishPlan) timestampOf(rows *writers.Rows, i int) (time.Time, error) {
 	if p.timestamp < 0 || rows.Null(p.timestamp, i) {
-		return time.Time{}
+		return time.Time{}, nil
 	}
 	units := rows.Int(p.timestamp, i)
 	ms := units / p.perMilli
 	if units%p.perMilli < 0 {
 		ms-- // before 1970, too, the earlier millisecond
 	}
-	return time.UnixMilli(ms)
+	if ms < math.MinInt64/1_000_000 || ms > math.MaxInt64/1_000_000 {
+		return time.Time{}, &badRow{"timestamp", fmt.Sprintf("column %q says %s, a record's timestamp can be of the years 1678 to 2261", p.extras[p.timestamp], time.UnixMilli(ms).UTC().Format(time.RFC3339))}
+	}
+	return time.UnixMilli(ms), nil
 }
 
 // planOf returns the plan of the view's schema.

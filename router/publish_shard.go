@@ -286,7 +286,7 @@ func (p *publish) own(ctx, work context.Context, number int, shift *shift) error
 			p.status.fenced()
 			log.Info("fenced: another instance has taken the shard, or the transaction was too old; asking the group", zap.Error(err))
 			wait = p.fencedWait() // the group tells within a heartbeat whether the shard is still ours
-		case errors.Is(err, kerr.MessageTooLarge):
+		case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.InvalidTimestamp), errors.Is(err, kerr.InvalidRecord): // a topic was configured anew
 			if e := p.topics.refresh(ctx); e != nil {
 				log.Warn("look at topics", zap.Error(e))
 			}

@@ -50,7 +50,7 @@ func (g *sheet) full() bool {
 
 // badRow is a row that can't be a record.
 type badRow struct {
-	reason string // size | topic | partition | value
+	reason string // size | topic | partition | timestamp | key | value
 	detail string
 }
 
@@ -146,7 +146,12 @@ func (c *clerk) make(g *sheet, rows *writers.Rows, i int) (r sizedRecord, err er
 	if err := c.place(&r.Record, rows, i); err != nil {
 		return r, err
 	}
-	r.Timestamp = c.plan.timestampOf(rows, i)
+	if r.Timestamp, err = c.plan.timestampOf(rows, i); err != nil {
+		return r, err
+	}
+	if why := c.book.refuses(&r.Record); why != nil {
+		return r, why
+	}
 	first := len(g.headers)
 	if err := c.addHeaders(g, rows, i); err != nil {
 		return r, err

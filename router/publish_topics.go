@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // topicBook knows the topics that records go to: how many partitions they have
@@ -27,6 +30,9 @@ type topicBook struct {
 type topicEntry struct {
 	partitions int32
 	sizeMax    int
+	compacted  bool          // takes no record without a key
+	before     time.Duration // how far behind the broker's clock a timestamp may be; negative: as far as it likes
+	after      time.Duration // and ahead of it
 	missing    *badRow
 	looked     time.Time
 }
@@ -78,12 +84,27 @@ func (b *topicBook) ask(ctx context.Context, topic string) (topicEntry, error) {
 	case err != nil:
 		return topicEntry{}, fmt.Errorf("look at topic %s: %w", topic, err)
 	}
-	e := topicEntry{partitions: int32(len(all[topic].Partitions)), sizeMax: topicBytesUsed}
+	e := topicEntry{partitions: int32(len(all[topic].Partitions)), sizeMax: topicBytesUsed, before: -1, after: -1}
+	appended := false
 	if configs, err := b.admin.DescribeTopicConfigs(ctx, topic); err == nil && len(configs) == 1 && configs[0].Err == nil {
 		for _, c := range configs[0].Configs {
-			if n, err := strconv.Atoi(c.MaybeValue()); err == nil && c.Key == "max.message.bytes" {
-				e.sizeMax = min(max(n, topicBytesMin), topicBytesMax)
+			n, err := strconv.ParseInt(c.MaybeValue(), 10, 64)
+			switch {
+			case c.Key == "cleanup.policy":
+				e.compacted = strings.Contains(c.MaybeValue(), "compact")
+			case c.Key == "message.timestamp.type" && c.MaybeValue() == "LogAppendTime":
+				appended = true
+			case err != nil:
+			case c.Key == "max.message.bytes":
+				e.sizeMax = int(min(max(n, topicBytesMin), topicBytesMax))
+			case c.Key == "message.timestamp.before.max.ms":
+				e.before = millisecondsUpTo(n)
+			case c.Key == "message.timestamp.after.max.ms":
+				e.after = millisecondsUpTo(n)
 			}
+		}
+		if appended { // the broker writes its own time, whatever the record says
+			e.before, e.after = -1, -1
 		}
 	}
 	if b.batch == 0 || e.sizeMax < b.batch {
@@ -93,6 +114,33 @@ func (b *topicBook) ask(ctx context.Context, topic string) (topicEntry, error) {
 		e.sizeMax = min(e.sizeMax, b.sizeMax)
 	}
 	return e, nil
+}
+
+// millisecondsUpTo is a limit in milliseconds; one that no timestamp exceeds is none.
+func millisecondsUpTo(n int64) time.Duration {
+	if n < 0 || n > math.MaxInt64/int64(time.Millisecond) {
+		return -1
+	}
+	return time.Duration(n) * time.Millisecond
+}
+
+// refuses tells why the topic would not take a record. A broker refuses the
+// whole batch, neighbours and all, and doesn't say which record it was.
+func (e topicEntry) refuses(r *kgo.Record) error {
+	if e.compacted && r.Key == nil {
+		return &badRow{"key", fmt.Sprintf("the row makes a record without a key, and topic %s is compacted", r.Topic)}
+	}
+	if r.Timestamp.IsZero() || e.before < 0 && e.after < 0 {
+		return nil
+	}
+	const slack = time.Second // the broker looks a little later, by a clock of its own
+	switch age := time.Since(r.Timestamp); {
+	case e.before >= 0 && age > e.before-slack:
+		return &badRow{"timestamp", fmt.Sprintf("the record's timestamp, %s, is older than topic %s takes (message.timestamp.before.max.ms, %s)", r.Timestamp.UTC().Format(time.RFC3339), r.Topic, e.before)}
+	case e.after >= 0 && -age > e.after-slack:
+		return &badRow{"timestamp", fmt.Sprintf("the record's timestamp, %s, is further ahead than topic %s takes (message.timestamp.after.max.ms, %s)", r.Timestamp.UTC().Format(time.RFC3339), r.Topic, e.after)}
+	}
+	return nil
 }
 
 // refresh looks again at every topic that is known: partitions may have been added.

@@ -3,6 +3,7 @@ package writers
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/apache/iceberg-go"
@@ -162,17 +163,34 @@ func (d *JSON) stampHeaders(s *stamp, headers []kgo.RecordHeader) bool {
 // stampTime fills a column with the time at which the record was made or
 // appended, as its topic says. Kafka writes -1 for no timestamp.
 func (d *JSON) stampTime(f *field, r *kgo.Record) bool {
-	if r.Timestamp.IsZero() || r.Timestamp.UnixMilli() == -1 {
+	if r.Timestamp.IsZero() || TimestampMillis(r.Timestamp) == -1 {
 		return d.none(f, "the record has no timestamp")
 	}
-	v := r.Timestamp.UnixMicro()
-	// Far outside UnixMicro wraps around, so the year is asked for as well.
-	if year := r.Timestamp.UTC().Year(); year < 1 || year > 9999 || v < microsMin || v > microsMax {
-		d.fail(f, ReasonRange, fmt.Sprintf("the record's timestamp, %d ms, is outside of the years 0001 to 9999", r.Timestamp.UnixMilli()))
+	ms := TimestampMillis(r.Timestamp)
+	if ms < microsMin/1000 || ms > microsMax/1000 {
+		d.fail(f, ReasonRange, fmt.Sprintf("the record's timestamp, %d ms, is outside of the years 0001 to 9999", ms))
 		return false
 	}
-	d.put(f, v, 0)
+	d.put(f, ms*1000, 0)
 	return true
+}
+
+// TimestampMillis returns the milliseconds since 1970 that a record's batch
+// says. The client keeps them as nanoseconds in 64 bits, which wrap around
+// before 1678 and after 2262; as it multiplies by a million, nothing is lost:
+// the odd factor of a million, 15625, has an inverse among the 64-bit integers.
+// A time of another origin, finer than that, is cut to milliseconds.
+func TimestampMillis(t time.Time) int64 {
+	const odd, twos = 15625, 6 // 1,000,000 = 15625 × 2⁶
+	nanos := t.UnixNano()
+	if nanos&(1<<twos-1) != 0 {
+		return t.UnixMilli()
+	}
+	inverse := uint64(odd) // Newton's iteration: each step doubles the bits that are right
+	for range 6 {
+		inverse *= 2 - odd*inverse
+	}
+	return int64(uint64(nanos>>twos)*inverse<<twos) >> twos
 }
 
 // none writes null, or refuses the record when the column is required.
