@@ -46,15 +46,29 @@ type repeat struct {
 	start, end  int
 }
 
-// of returns the line of key, or of the closest key around it, or 0.
+// of returns the line of key, or of the first key within it ([a.b] makes a,
+// too), or of the closest key around it, or 0.
 func (l tomlLines) of(key string) int {
 	for key != "" {
 		if p, ok := l.places[key]; ok {
 			return p.line
 		}
+		if line := l.within(key); line > 0 {
+			return line
+		}
 		key = parentKey(key)
 	}
 	return 0
+}
+
+// within returns the line of the first key within key, or 0.
+func (l tomlLines) within(key string) (line int) {
+	for name, p := range l.places {
+		if rest, ok := strings.CutPrefix(name, key); ok && (rest[0] == '.' || rest[0] == '[') && (line == 0 || p.line < line) {
+			line = p.line
+		}
+	}
+	return line
 }
 
 // joinKey names a key inside a table.

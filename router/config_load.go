@@ -118,8 +118,11 @@ func (p Problem) line(file string) string {
 		b.WriteString(": ")
 	}
 	b.WriteString(p.What)
-	return b.String()
+	return oneLine.Replace(b.String())
 }
+
+// oneLine keeps a problem on its line, whatever the file or a library put into it.
+var oneLine = strings.NewReplacer("\n", `\n`, "\r", `\r`)
 
 const (
 	valueBytesMax = 80 // of a value in a problem; more is the file's to show
