@@ -5,6 +5,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -103,7 +104,7 @@ func playScene(t *testing.T, seed uint64, scene []string) (o outcome) {
 			var who bytes.Buffer
 			_ = pprof.Lookup("goroutine").WriteTo(&who, 2)
 			path := keepLog(seed, who.Bytes())
-			o.err = fmt.Errorf("the bubble: %v, goroutines in %s\nthe scene, again with -seed %d -seeds 1:\n%s", p, path, seed, text(scene))
+			o.err = errors.Join(o.err, fmt.Errorf("the bubble: %v, goroutines in %s\nthe scene, again with -seed %d -seeds 1:\n%s", p, path, seed, text(scene)))
 		}
 	}()
 	synctest.Test(t, func(*testing.T) {

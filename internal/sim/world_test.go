@@ -217,6 +217,9 @@ func (w *world) end() {
 		g.close()
 	}
 	w.mu.Unlock()
+	if w.txn != nil {
+		w.txn.client.Close()
+	}
 	w.lake.late.Wait()
 	w.objects.late.Wait()
 	for i := len(w.close) - 1; i >= 0; i-- {
