@@ -47,6 +47,7 @@ type auditor struct {
 	manifests map[string][]string // live data files by manifest
 	files     map[string][]row    // rows by data file
 	commits   int
+	rewound   bool // an instance has settled a rollback
 	rolled    bool // the table was rolled back, and no instance has committed since
 }
 
@@ -83,6 +84,12 @@ func (a *auditor) rollBack() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rolled = true
+}
+
+func (a *auditor) wentBack() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rewound
 }
 
 func (a *auditor) rolledBack() bool {
@@ -164,8 +171,8 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 	if by == foreigner || !a.rolled {
 		a.forward(by, was, now)
 	}
-	if by != foreigner {
-		a.rolled = false
+	if by != foreigner && a.rolled {
+		a.rolled, a.rewound = false, true
 	}
 	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
 }
