@@ -169,7 +169,8 @@ func (r *Router) routes(stores *writers.Stores) (out []route) {
 
 // supervise runs one route, again and again while its failures may pass by
 // themselves. It returns an error when the route waits for a person, when it
-// never came up, or when it failed in a run with Once.
+// never came up, or when it failed in a run with Once. A stop between two
+// starts is a stop like any other.
 func (r *Router) supervise(ctx, work context.Context, one route) error {
 	state := one.state
 	log := r.log.With(zap.String(one.kind, one.name))
@@ -206,8 +207,9 @@ func (r *Router) supervise(ctx, work context.Context, one route) error {
 		log.Error("failed; starting again", zap.Error(err), zap.Duration("wait", pause))
 		select {
 		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("%s %s: %w", one.kind, one.name, err)
+		case <-ctx.Done(): // nothing is open; what was lost on the way is read again at the next start
+			log.Warn("stopped while waiting to start again", zap.Error(err))
+			return nil
 		}
 		wait = min(2*wait, restartWaitMax)
 		state.restarted()
