@@ -120,34 +120,54 @@ func (s Status) complaints(now time.Time) (out []string) {
 	return out
 }
 
+// plight is what a complaint about an ingest or a publish begins with.
+type plight struct {
+	state, err   string
+	failing, now time.Time
+}
+
+// ofState is the complaint about a route that doesn't run, and whether the
+// state says all there is to say.
+func (p plight) ofState() (text string, settled bool) {
+	switch p.state {
+	case StateDone:
+		return "", true
+	case StateHalted, StateFailed:
+		if !p.failing.IsZero() {
+			return p.why(p.state + " " + p.since(p.failing)), true
+		}
+		return p.why(p.state), true
+	case StateStarting, StateDraining:
+		return p.why(p.state), true
+	}
+	return "", false
+}
+
+// why adds the last error to a complaint.
+func (p plight) why(text string) string {
+	if p.err != "" {
+		text += ": " + p.err
+	}
+	return text
+}
+
+// since says for how long something has been so.
+func (p plight) since(t time.Time) string {
+	return fmt.Sprintf("for %s (since %s)", p.now.Sub(t).Round(time.Second), t.UTC().Format(time.RFC3339))
+}
+
 // complaint says why the ingest is not ready and since when, or nothing. Ready
 // is progress, not connection: committed within three triggers, or caught up.
 func (s IngestStatus) complaint(now time.Time) string {
-	why := func(text string) string {
-		if s.Error != "" {
-			text += ": " + s.Error
-		}
+	p := plight{s.State, s.Error, s.FailingSince, now}
+	if text, settled := p.ofState(); settled {
 		return text
 	}
-	since := func(t time.Time) string {
-		return fmt.Sprintf("for %s (since %s)", now.Sub(t).Round(time.Second), t.UTC().Format(time.RFC3339))
-	}
-	switch s.State {
-	case StateDone:
-		return ""
-	case StateHalted, StateFailed:
-		if !s.FailingSince.IsZero() {
-			return why(s.State + " " + since(s.FailingSince))
-		}
-		return why(s.State)
-	case StateStarting, StateDraining:
-		return why(s.State)
-	}
 	if !s.FailingSince.IsZero() && now.Sub(s.FailingSince) > max(failingTriggers*s.Trigger, readyGrace) {
-		return why("uploads or commits do not succeed " + since(s.FailingSince))
+		return p.why("uploads or commits do not succeed " + p.since(s.FailingSince))
 	}
 	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > readyTriggers*s.Trigger+readyGrace {
-		return why(fmt.Sprintf("no commit %s, lag %s records, %d rows buffered", since(t), s.lagText(), s.BufferedRows))
+		return p.why(fmt.Sprintf("no commit %s, lag %s records, %d rows buffered", p.since(t), s.lagText(), s.BufferedRows))
 	}
 	return ""
 }

@@ -117,32 +117,16 @@ func (s PublishStatus) MarshalJSON() ([]byte, error) {
 // complaint says why the publish is not ready and since when, or nothing. Ready
 // is progress: a transaction within the time that one may take, or caught up.
 func (s PublishStatus) complaint(now time.Time) string {
-	why := func(text string) string {
-		if s.Error != "" {
-			text += ": " + s.Error
-		}
+	p := plight{s.State, s.Error, s.FailingSince, now}
+	if text, settled := p.ofState(); settled {
 		return text
-	}
-	since := func(t time.Time) string {
-		return fmt.Sprintf("for %s (since %s)", now.Sub(t).Round(time.Second), t.UTC().Format(time.RFC3339))
-	}
-	switch s.State {
-	case StateDone:
-		return ""
-	case StateHalted, StateFailed:
-		if !s.FailingSince.IsZero() {
-			return why(s.State + " " + since(s.FailingSince))
-		}
-		return why(s.State)
-	case StateStarting, StateDraining:
-		return why(s.State)
 	}
 	limit := publishPatience + 3*s.PollInterval
 	if !s.FailingSince.IsZero() && now.Sub(s.FailingSince) > limit {
-		return why("transactions or looks at the table do not succeed " + since(s.FailingSince))
+		return p.why("transactions or looks at the table do not succeed " + p.since(s.FailingSince))
 	}
 	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > limit {
-		return why(fmt.Sprintf("no transaction %s, %d snapshots behind", since(t), s.SnapshotsBehind))
+		return p.why(fmt.Sprintf("no transaction %s, %d snapshots behind", p.since(t), s.SnapshotsBehind))
 	}
 	return ""
 }
