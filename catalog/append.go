@@ -137,7 +137,7 @@ func (t *Table) Rewind(ctx context.Context, from, to Ledger) error {
 	if id == "" || id == from.Append {
 		id = "rewind-" + newID()
 	}
-	ch := change{id: id, passed: func(Ledger) bool { return false }}
+	ch := change{id: id, rewind: true, passed: func(Ledger) bool { return false }}
 	ch.admits = func(l Ledger, broken error) error {
 		var rolled *RollbackError
 		if broken != nil && !errors.As(broken, &rolled) {
@@ -168,6 +168,7 @@ type change struct {
 	admits func(l Ledger, broken error) error // broken: what reading the ledger complained of
 	passed func(Ledger) bool
 	move   func(l Ledger, sequence int64) Ledger // sequence: the new snapshot's number
+	rewind bool                                  // the ledger goes back to what it was
 }
 
 // course is where a change stands between its attempts.

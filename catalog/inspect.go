@@ -74,6 +74,7 @@ type Move struct {
 	Snapshot, Seq int64
 	Rows          int64   // that it says it added
 	Ledger        *Ledger // as it left it; nil when it was too large to be kept there
+	Rewound       bool    // whether it replaced the ledger after a rollback or a reset, instead of moving it on
 }
 
 // Moves returns the moves of an ingest's ledger that the table's history still
@@ -85,7 +86,7 @@ func (i *Inspection) Moves(ingest string) (moves []Move) {
 		if !ok {
 			continue
 		}
-		m := Move{Snapshot: s.SnapshotID, Seq: seq}
+		m := Move{Snapshot: s.SnapshotID, Seq: seq, Rewound: s.Summary.Properties[t.keys.rewound] != ""}
 		m.Rows = s.Summary.Properties.GetInt64("added-records", 0)
 		if l, err := decodeLedger(s.Summary.Properties[t.keys.ledger]); err == nil {
 			m.Ledger = &l

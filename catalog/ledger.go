@@ -82,13 +82,14 @@ func (e *RollbackError) Error() string {
 const ledgerSummaryBytesMax = 2 << 10
 
 // keys are the names under which an ingest keeps its ledger.
-type keys struct{ ledger, seq, append string }
+type keys struct{ ledger, seq, append, rewound string }
 
 func keysOf(ingest string) keys {
 	return keys{
-		ledger: "router." + ingest + ".ledger",
-		seq:    "router." + ingest + ".seq",
-		append: "router." + ingest + ".append",
+		ledger:  "router." + ingest + ".ledger",
+		seq:     "router." + ingest + ".seq",
+		append:  "router." + ingest + ".append",
+		rewound: "router." + ingest + ".rewound",
 	}
 }
 

@@ -75,7 +75,11 @@ func (t *Table) stage(ctx context.Context, s *state, ch change, from Ledger, bar
 	if err := t.writeList(s, st, append(fresh, list...)); err != nil {
 		return nil, err
 	}
-	st.snapshot.Summary = summary(base, st.tally, st.ledger.summary(t.keys, ch.id))
+	said := st.ledger.summary(t.keys, ch.id)
+	if ch.rewind {
+		said[t.keys.rewound] = strconv.FormatInt(from.Seq, 10)
+	}
+	st.snapshot.Summary = summary(base, st.tally, said)
 	if !bare {
 		t.expire(st, meta)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -19,6 +20,11 @@ import (
 type AuditOptions struct {
 	Ingests []string // by name; none: all of the configuration
 	Footers bool     // don't read rows, even where the table has the columns
+
+	// Dial makes the connections to a REST catalog and to S3, as Options.Dial does.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Store opens the stores of the tables; nil: as the configuration says.
+	Store catalog.OpenStore
 }
 
 // ErrNotProven reports that an audit found something, or could not prove something.
@@ -56,10 +62,15 @@ func Audit(ctx context.Context, cfg Config, o AuditOptions, out io.Writer) error
 	if err != nil {
 		return err
 	}
+	cfg.Catalog.Dial = o.Dial
 	stores := writers.NewStores(log)
+	stores.Dial = o.Dial
 	defer stores.Close() //nolint:errcheck // stores that were only read
-	open := func(ctx context.Context, location string, properties map[string]string) (iceio.IO, error) {
-		return stores.Open(ctx, location, properties)
+	open := o.Store
+	if open == nil {
+		open = func(ctx context.Context, location string, properties map[string]string) (iceio.IO, error) {
+			return stores.Open(ctx, location, properties)
+		}
 	}
 	c, err := catalog.Open(ctx, catalog.Config(cfg.Catalog), open, log)
 	if err != nil {
@@ -122,6 +133,7 @@ type testimony struct {
 
 	cuts   map[string]*cutSpan // what the footers say, by cut
 	former int64               // rows that footers say are from before the book
+	alien  int64               // those of them that are of another log with the same offsets
 
 	rows  *offsetSet // what the rows say; nil: not heard
 	twice []int64    // offsets that more than one row has, the first few
@@ -220,7 +232,11 @@ func (a *audit) hearHistory() {
 			continue
 		}
 		later := moves[i-1]
-		if later.Seq != m.Seq+1 {
+		switch {
+		case later.Seq == m.Seq+1:
+		case later.Rewound:
+			a.note("history: append %d of this ingest (snapshot %d) rewound the ledger after a rollback of the table; the one before it in the table is append %d (snapshot %d)", later.Seq, later.Snapshot, m.Seq, m.Snapshot)
+		default:
 			a.find("history: snapshot %d is append %d of this ingest, the one before it in the table is append %d (snapshot %d)", later.Snapshot, later.Seq, m.Seq, m.Snapshot)
 		}
 		if m.Ledger != nil && later.Ledger != nil {

@@ -77,12 +77,15 @@ func (a *audit) hearSpan(f catalog.LiveFile, cut string, at topicPartition, id s
 	switch {
 	case id != "" && now != "" && id != now:
 		if w != nil {
-			w.former += s.rows // of a topic of this name that was deleted
+			w.former, w.alien = w.former+s.rows, w.alien+s.rows // of a topic of this name that was deleted
 		}
 	case w == nil:
 		a.find("data file %s has %d rows of %s, which the ledger doesn't have", f.Path, s.rows, at)
 	case w.kept && (s.last < w.book.Since || f.Sequence > 0 && f.Sequence < w.book.Sequence):
 		w.former += s.rows
+		if s.last >= w.book.Since {
+			w.alien += s.rows
+		}
 	default:
 		c := w.cuts[cut]
 		if c == nil {

@@ -92,7 +92,7 @@ func (a *audit) judgeRows(w *testimony, v *verdict) {
 	if !a.rowsHeard || w.rows == nil {
 		return
 	}
-	if w.extra > 0 && w.former > 0 {
+	if w.alien > 0 || w.extra > 0 && w.former > 0 {
 		v.open = append(v.open, fmt.Sprintf("%d rows are of an earlier log with the same offsets, and rows don't say of which", w.former))
 		return
 	}
@@ -226,7 +226,7 @@ func (w *testimony) span() string {
 
 // count is how many rows the partition has, by the best witness.
 func (w *testimony) count() int64 {
-	if w.rows != nil {
+	if w.rows != nil && w.alien == 0 {
 		return w.rows.n + w.extra
 	}
 	return w.book.Rows

@@ -279,6 +279,21 @@ func TestAuditFindsRollback(t *testing.T) {
 	w.unproven(AuditOptions{}, "the table was rolled back", "gap: ")
 }
 
+// After a rollback that the ingest has mended the history lacks appends, and
+// says why: each record is there once.
+func TestAuditAfterReread(t *testing.T) {
+	w := auditStage(t)
+	w.orders(true)
+	w.foreign("t", func(tbl *table.Table, tx *table.Transaction) error {
+		return tx.RollbackToSnapshot(*tbl.CurrentSnapshot().ParentSnapshotID)
+	})
+	w.cfg.Ingest[0].OnRollback = "reread"
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.proven(AuditOptions{}, "rewound the ledger after a rollback", "proven by rows and footers")
+}
+
 // What a version wrote that kept no books: said, and proven as far as rows go.
 func TestAuditOfOldTables(t *testing.T) {
 	for _, gap := range []bool{false, true} {
@@ -402,6 +417,35 @@ func TestAuditAfterNewTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.proven(AuditOptions{}, "a/0  0..29", "proven by footers")
+}
+
+// The rows of a topic that was deleted are not ahead of the ledger of the new
+// one, which may have fewer records, or none.
+func TestAuditAfterEmptyNewTopic(t *testing.T) {
+	for _, records := range []int{0, 1} {
+		w := newStage(t, map[string]int32{"a": 1})
+		w.ingest("t", func(c *IngestConfig) {
+			c.OnTopicReset, c.OnNull = "restart", policySkip
+		}, "a")
+		w.produce("a", 1, 100)
+		if err := w.once(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.admin.DeleteTopics(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.admin.CreateTopic(t.Context(), 1, 1, nil, "a"); err != nil {
+			t.Fatal(err)
+		}
+		w.sent = map[string]map[int32]int64{}
+		if records > 0 {
+			w.produce("a", 1, records)
+		}
+		if err := w.once(); err != nil {
+			t.Fatal(err)
+		}
+		w.proven(AuditOptions{}, fmt.Sprintf("%d rows", records), "proven by footers")
+	}
 }
 
 // Records that were lost to retention are accounted for as that.
