@@ -205,7 +205,10 @@ func (w *world) foreignDelete() error {
 		gone[r.id] = true
 	}
 	w.audit.mu.Unlock()
-	w.truth.loosen(func(r *record) bool { return gone[r.id] })
+	w.truth.loosen(func(r *record) bool {
+		r.deleted = r.deleted || gone[r.id]
+		return gone[r.id]
+	})
 	w.truth.loosenForeign(func(id int64) bool { return gone[id] })
 	tx := t.NewTransaction()
 	if err := tx.ReplaceDataFilesWithDataFiles(w.ctx, []iceberg.DataFile{f}, nil, nil); err != nil {

@@ -31,6 +31,7 @@ import (
 //	wait 300               let it work
 //	settle                 no more faults: everything must get into the table
 //	show                   what has become of the records; halts 1: what instance 1 says that waits for a person
+//	audit                  what router audit says of the table
 
 // instancesMax is how many instances work side by side.
 const instancesMax = 3

@@ -71,6 +71,7 @@ func (w *world) play(scene []string) []string {
 		w.audit.violation("at the end: the table was rolled back, and what was taken is not in it again")
 	}
 	w.inspect("at the end")
+	w.examine()
 	return w.audit.found()
 }
 
@@ -79,6 +80,9 @@ func (w *world) do(words []string) (shown string, err error) {
 	switch words[0] {
 	case "show":
 		return w.show(), nil
+	case "audit":
+		p, err := w.prove(w.audited)
+		return appendNumber.ReplaceAllString(w.plain(p.text), "append <n>"), err
 	case "halts":
 		n, err := strconv.Atoi(words[1])
 		if err != nil || w.instances[n] == nil {

@@ -36,6 +36,8 @@ type record struct {
 	origin origin // offset -1 until the broker has acknowledged it
 	log    string // the id of the topic as of then: one that is made again has another
 	loose  bool   // it may be lost, as somebody outside has seen to it; never there twice
+
+	deleted bool // its row was deleted by another writer
 }
 
 // truth is what was produced and appended, noted before anybody can see it.

@@ -42,6 +42,7 @@ type world struct {
 	objects *objects
 	lake    *lake
 	audit   *auditor
+	audited audited // by router audit
 	log     *logbook
 	close   []func()
 
@@ -116,7 +117,9 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 		w.end()
 		return nil, err
 	}
-	w.configure(w.serve(w.objects), w.serve(w.lake))
+	w.audited = audited{w.serve(w.lake), w.objects}
+	w.configure(w.serve(w.objects), w.audited.uri)
+	w.gates[auditName] = newGate(auditName)
 	return w, nil
 }
 
