@@ -136,7 +136,13 @@ func deleteBefore(t *testing.T, c *kgo.Client, topic string, partition int32, of
 // consume returns all records that a topic holds now, up to its end, as a reader of committed records sees them.
 func consume(t *testing.T, topic string) []*kgo.Record {
 	t.Helper()
-	c := client(t, kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	return consumeBy(t, func(options ...kgo.Opt) *kgo.Client { return client(t, options...) }, topic)
+}
+
+// consumeBy is consume with a client that dial makes.
+func consumeBy(t *testing.T, dial func(...kgo.Opt) *kgo.Client, topic string) []*kgo.Record {
+	t.Helper()
+	c := dial(kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	left := ends(t, c, topic)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

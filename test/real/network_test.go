@@ -14,16 +14,17 @@ import (
 )
 
 // behindWire starts a Kafka of the test's own that tells its clients to come
-// through a wire, and a client that goes past it.
-func behindWire(t *testing.T) (*wire, *kgo.Client) {
+// through a wire, and makes clients that go past it.
+func behindWire(t *testing.T) (*wire, func(...kgo.Opt) *kgo.Client) {
 	own := lab.another(t)
 	broker := own.address("KAFKA_PORT")
 	w := newWire(t, broker)
 	own.kafka = fmt.Sprintf("advertised.listeners=PLAINTEXT://%s,SASL_SSL://%s", w.address(), own.address("KAFKA_SASL_PORT"))
 	own.need(t, "kafka")
-	return w, clientAt(t, broker, kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+	past := kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, broker)
-	}))
+	})
+	return w, func(options ...kgo.Opt) *kgo.Client { return clientAt(t, broker, append(options, past)...) }
 }
 
 // The network before Kafka, catalog and store fails in every way it can, one
@@ -32,12 +33,12 @@ func behindWire(t *testing.T) (*wire, *kgo.Client) {
 func TestNetworkFails(t *testing.T) {
 	t.Parallel()
 	const partitions = 4
-	kafka, c := behindWire(t)
+	kafka, dial := behindWire(t)
 	l := apache(t)
 	catalog, store := newWire(t, lab.address("REST_CATALOG_PORT")), newWire(t, lab.address("S3_PORT"))
 	wired := apache(t, catalog.address())
 	wired.config = strings.ReplaceAll(wired.config, lab.address("S3_PORT"), store.address())
-	s := newScene(t, place{c, l}, kafka.address(), "network", partitions)
+	s := newScene(t, place{dial(), l}, kafka.address(), "network", partitions)
 	s.begin(partitions)
 	instances := []*instance{s.instance(wired).up(), s.instance(wired).up()}
 	random := dice(t)
