@@ -30,7 +30,8 @@ type Config struct {
 	Warehouse  string
 	Properties map[string]string // handed on under the names every Iceberg client knows
 
-	// Dial makes the connections to a REST catalog; nil is the machine's network.
+	// Dial makes the connections to a REST catalog or to PostgreSQL; nil is the
+	// machine's network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

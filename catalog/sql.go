@@ -14,9 +14,10 @@ import (
 
 	"github.com/apache/iceberg-go"
 	sqlcatalog "github.com/apache/iceberg-go/catalog/sql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib" // the database/sql driver "pgx"
-	_ "modernc.org/sqlite"             // the database/sql driver "sqlite"
+	"github.com/jackc/pgx/v5/stdlib" // and the database/sql driver "pgx"
+	_ "modernc.org/sqlite"           // the database/sql driver "sqlite"
 )
 
 // sqliteSettings make SQLite safe for several processes and for a power cut:
@@ -38,7 +39,7 @@ func (c *Catalog) openSQL(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	db, err := sql.Open(driver, dsn)
+	db, err := c.openDatabase(driver, dsn)
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
 	}
@@ -72,6 +73,20 @@ func (c *Catalog) openSQL(ctx context.Context) error {
 	c.closers = append(c.closers, cat.Close)
 	c.io, c.trimsLogs = cat, true
 	return nil
+}
+
+// openDatabase makes the pool of connections. It connects to nobody yet.
+func (c *Catalog) openDatabase(driver, dsn string) (*sql.DB, error) {
+	if driver != "pgx" || c.config.Dial == nil {
+		return sql.Open(driver, dsn)
+	}
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	config.DialFunc = c.config.Dial
+	config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // whoever dials knows the way
+	return stdlib.OpenDB(*config), nil
 }
 
 // startTriesMax bounds the tries of instances that start at the same time.

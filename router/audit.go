@@ -21,7 +21,7 @@ type AuditOptions struct {
 	Ingests []string // by name; none: all of the configuration
 	Footers bool     // don't read rows, even where the table has the columns
 
-	// Dial makes the connections to a REST catalog and to S3, as Options.Dial does.
+	// Dial makes the connections to the catalog and to S3, as Options.Dial does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Store opens the stores of the tables; nil: as the configuration says.
 	Store catalog.OpenStore

@@ -28,7 +28,7 @@ type Options struct {
 	Version  string // for /status and metrics
 	Progress func() // called after each commit and when an ingest looks idle; may be nil
 
-	// Dial makes the connections to brokers, to a REST catalog and to S3, as
+	// Dial makes the connections to brokers, to a REST catalog or PostgreSQL, and to S3, as
 	// net.Dialer.DialContext does, which is what nil means. It may be called
 	// from several goroutines at once.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
