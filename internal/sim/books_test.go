@@ -53,7 +53,10 @@ var partitionLine = regexp.MustCompile(`^  (\w+)/(\d+)[: ]`)
 // prove runs router audit.
 func (w *world) prove(at audited) (proof, error) {
 	cfg := w.cfg
-	cfg.Catalog.URI = at.uri
+	cfg.Catalog.URI, cfg.Catalog.Type = at.uri, "rest"
+	if strings.HasPrefix(at.uri, "postgres:") {
+		cfg.Catalog.Type = "sql"
+	}
 	cfg.Catalog.Properties = map[string]string{"token": auditName}
 	o := router.AuditOptions{Dial: w.network.DialContext, Store: func(context.Context, string, map[string]string) (icebergio.IO, error) {
 		return bystander{at.objects, auditName}, nil

@@ -35,6 +35,8 @@ type lake struct {
 	meta    table.Metadata // nil: there is no table
 	version int
 	past    []table.Metadata // the states before, newest last
+	places  []string         // where they were
+	sql     *sqlLake         // nil: it is a REST catalog
 	// applied is called with each new state and who made it. mu is held.
 	applied func(by string, before, after table.Metadata)
 }
@@ -45,6 +47,9 @@ const foreigner = "foreign"
 var ident = table.Identifier{"ns", "t"}
 
 func (l *lake) location() string {
+	if l.sql != nil {
+		return l.sql.at
+	}
 	return fmt.Sprintf("%sns/t/metadata/%05d.metadata.json", bucket, l.version)
 }
 
@@ -76,9 +81,14 @@ func (l *lake) apply(by string, requires []table.Requirement, updates []table.Up
 		return nil, "", err
 	}
 	before := l.meta
-	l.past = append(l.past[max(0, len(l.past)-staleMax+1):], before)
+	l.remember()
 	l.meta = after
 	l.version++
+	if l.sql != nil {
+		if err := l.put(after); err != nil {
+			return nil, "", err
+		}
+	}
 	l.applied(by, before, after)
 	return after, l.location(), nil
 }

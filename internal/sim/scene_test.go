@@ -12,6 +12,7 @@ import (
 // words are those of step.do; numbers are counts, or milliseconds where they
 // follow a fault or a wait.
 //
+//	catalog sql            at the top: the catalog is a PostgreSQL database
 //	policy halt            what the instances do where records are lost: halt, mend
 //	produce a 200          records to every partition of a, good, bad and empty ones
 //	begin a 50             the same in a transaction that stays open; end commit, end abort
@@ -40,6 +41,9 @@ const instancesMax = 3
 func plan(seed uint64) []string {
 	g := &generator{rand: rand.New(rand.NewPCG(seed, 2)), running: map[int]bool{}, paused: map[int]bool{}}
 	g.instances = 1 + g.rand.IntN(instancesMax)
+	if seed%sqlEvery == 0 {
+		g.say("catalog sql")
+	}
 	g.mends = g.rand.IntN(2) == 0
 	g.say("policy %s", map[bool]string{true: "mend", false: "halt"}[g.mends])
 	g.say("produce %s %d", g.topic(), 1+g.rand.IntN(200))

@@ -125,6 +125,9 @@ func (w *world) act(words []string) error {
 			map[string]func(){"pause": i.gate.pause, "resume": i.gate.resume}[words[0]]()
 		}
 	case "kafka", "catalog", "store":
+		if words[1] == "sql" {
+			return w.useSQL()
+		}
 		if i := w.instances[number(1)]; i != nil {
 			i.gate.add(fault{place: words[0], call: words[2], what: words[3], left: number(4), wait: time.Duration(number(5)) * time.Millisecond})
 		}

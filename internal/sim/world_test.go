@@ -272,6 +272,9 @@ func (w *world) start(n int, group string, once bool) (*instance, error) {
 	for key, value := range w.cfg.Catalog.Properties {
 		cfg.Catalog.Properties[key] = value
 	}
+	if w.lake.sql != nil {
+		cfg.Catalog.URI = w.lake.sql.uri(name)
+	}
 	var err error
 	if i.router, err = router.New(cfg, w.log.zap(name), router.Options{Once: once, Dial: w.network.DialContext}); err != nil {
 		return nil, err
