@@ -26,16 +26,25 @@ type Ledger struct {
 
 // TopicLedger is the progress in one topic.
 type TopicLedger struct {
-	ID    string
-	Next  map[int32]int64
-	Books map[int32]Book // of the partitions that are accounted for
+	ID      string
+	Next    map[int32]int64
+	Books   map[int32]Book // of the partitions that are accounted for
+	Retired []string       // ids of deleted topics that had the name before, the oldest first
 }
+
+// retiredMax bounds how many former ids of a topic's name are kept.
+const retiredMax = 8
 
 // Source is the Kafka cluster, and the topics' ids in it, that offsets belong to.
 // What is empty is not known and not compared.
 type Source struct {
 	Cluster  string
 	TopicIDs map[string]string
+}
+
+// Equal reports whether two sources are the same.
+func (s Source) Equal(o Source) bool {
+	return s.Cluster == o.Cluster && maps.Equal(s.TopicIDs, o.TopicIDs)
 }
 
 // Offsets returns the ledger's offsets, a copy.
@@ -102,15 +111,16 @@ type ledgerJSON struct {
 }
 
 type topicJSON struct {
-	ID    string             `json:"id,omitempty"`
-	Next  map[int32]int64    `json:"next"`
-	Books map[int32]bookJSON `json:"books,omitempty"`
+	ID      string             `json:"id,omitempty"`
+	Next    map[int32]int64    `json:"next"`
+	Books   map[int32]bookJSON `json:"books,omitempty"`
+	Retired []string           `json:"retired,omitempty"`
 }
 
 func (l Ledger) encode(books bool) string {
 	j := ledgerJSON{Seq: l.Seq, Cluster: l.Cluster, Append: l.Append, Topics: make(map[string]topicJSON, len(l.Topics))}
 	for name, t := range l.Topics {
-		topic := topicJSON{ID: t.ID, Next: t.Next}
+		topic := topicJSON{ID: t.ID, Next: t.Next, Retired: t.Retired}
 		if books {
 			topic.Books = encodeBooks(t.Books)
 		}
@@ -145,7 +155,7 @@ func decodeLedger(text string) (Ledger, error) {
 		if err != nil {
 			return Ledger{}, err
 		}
-		l.Topics[name] = TopicLedger{ID: t.ID, Next: t.Next, Books: books}
+		l.Topics[name] = TopicLedger{ID: t.ID, Next: t.Next, Books: books, Retired: t.Retired}
 	}
 	return l, nil
 }
@@ -335,15 +345,41 @@ func (l Ledger) moved(a Append, sequence int64) Ledger {
 		if id := a.Source.TopicIDs[name]; id != "" {
 			t.ID = id
 		}
-		n.Topics[name] = TopicLedger{ID: t.ID, Next: next, Books: a.account(name, t.Books, sequence)}
+		n.Topics[name] = TopicLedger{ID: t.ID, Next: next, Books: a.account(name, t.Books, sequence), Retired: t.Retired}
 	}
 	return n
+}
+
+// Renew says that the topic of this name is another one now: nothing of it has
+// been read. Its former id is kept, so that nobody who hasn't heard of it takes
+// the new topic for the older one.
+func (l *Ledger) Renew(topic, id string) {
+	t := l.Topics[topic]
+	retired := slices.DeleteFunc(append(slices.Clone(t.Retired), t.ID), func(was string) bool { return was == "" || was == id })
+	if more := len(retired) - retiredMax; more > 0 {
+		retired = retired[more:]
+	}
+	l.Topics[topic] = TopicLedger{ID: id, Next: map[int32]int64{}, Retired: retired}
+}
+
+// Move says that the topics are those of another cluster now, of which nothing
+// has been read. Topics that source doesn't name are forgotten.
+func (l *Ledger) Move(source Source) {
+	l.Cluster = source.Cluster
+	for topic := range l.Topics {
+		id, ours := source.TopicIDs[topic]
+		if !ours {
+			delete(l.Topics, topic)
+			continue
+		}
+		l.Renew(topic, id)
+	}
 }
 
 // equal compares two ledgers whole.
 func (l Ledger) equal(o Ledger) bool {
 	return l.Seq == o.Seq && l.Cluster == o.Cluster && maps.EqualFunc(l.Topics, o.Topics, func(a, b TopicLedger) bool {
-		return a.ID == b.ID && maps.Equal(a.Next, b.Next) && maps.Equal(a.Books, b.Books)
+		return a.ID == b.ID && maps.Equal(a.Next, b.Next) && maps.Equal(a.Books, b.Books) && slices.Equal(a.Retired, b.Retired)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -288,4 +289,37 @@ func TestClockBehindTheTable(t *testing.T) {
 		t.Errorf("the snapshot is of %d, the last update of %d", got, future.TimestampMs)
 	}
 	expectOnce(t, c, a)
+}
+
+// The ids that a name had before go with the ledger wherever it goes.
+func TestLedgerKeepsRetiredIDs(t *testing.T) {
+	l := Ledger{Seq: 1, Cluster: "c", Topics: map[string]TopicLedger{"t": {ID: "id0", Next: map[int32]int64{0: 5}}, "gone": {ID: "x", Next: map[int32]int64{}}}}
+	for n := 1; n <= retiredMax+2; n++ {
+		l.Renew("t", fmt.Sprint("id", n))
+	}
+	is := l.Topics["t"]
+	if is.ID != "id10" || len(is.Next) != 0 || len(is.Retired) != retiredMax || is.Retired[0] != "id2" || is.Retired[retiredMax-1] != "id9" {
+		t.Fatalf("got %+v", is)
+	}
+	read, err := decodeLedger(l.encode(true))
+	if err != nil || !read.equal(l) || !l.Clone().Equal(l) || !l.dated(7).equal(l) {
+		t.Errorf("got %+v, %v", read, err)
+	}
+	a := Append{ID: "a", Source: Source{TopicIDs: map[string]string{"t": "id10"}}, From: Offsets{}, To: Offsets{"t": {0: 3}}}
+	if moved := l.moved(a, 1); !slices.Equal(moved.Topics["t"].Retired, is.Retired) {
+		t.Errorf("moved: %+v", moved)
+	}
+	other := l.Clone()
+	other.Topics["t"] = TopicLedger{ID: is.ID, Next: is.Next}
+	if other.equal(l) {
+		t.Error("a ledger without them is the same")
+	}
+	l.Renew("t", "id9") // a cluster that was left and is back
+	if r := l.Topics["t"].Retired; slices.Contains(r, "id9") {
+		t.Errorf("its own id is retired: %v", r)
+	}
+	l.Move(Source{Cluster: "d", TopicIDs: map[string]string{"t": "id20"}})
+	if _, there := l.Topics["gone"]; there || l.Cluster != "d" || l.Topics["t"].ID != "id20" {
+		t.Errorf("moved to another cluster: %+v", l)
+	}
 }

@@ -9,7 +9,7 @@ func LedgerProperty(ingest string) string { return keysOf(ingest).ledger }
 func (l Ledger) Clone() Ledger {
 	topics := make(map[string]TopicLedger, len(l.Topics))
 	for name, t := range l.Topics {
-		topics[name] = TopicLedger{ID: t.ID, Next: maps.Clone(t.Next), Books: maps.Clone(t.Books)}
+		topics[name] = TopicLedger{ID: t.ID, Next: maps.Clone(t.Next), Books: maps.Clone(t.Books), Retired: t.Retired}
 	}
 	l.Topics = topics
 	return l

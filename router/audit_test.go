@@ -14,7 +14,6 @@ import (
 	sqlcatalog "github.com/apache/iceberg-go/catalog/sql"
 	"github.com/apache/iceberg-go/table"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"go.uber.org/zap"
 
 	"icerouter/catalog"
 	"icerouter/writers"
@@ -333,19 +332,8 @@ func TestAuditOfOldTables(t *testing.T) {
 // appendAsBefore commits n rows as versions without books did.
 func (w *stage) appendAsBefore(t *testing.T, name string, n int, gap bool) {
 	t.Helper()
-	r, err := New(w.cfg, zap.NewNop(), Options{Once: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stores := writers.NewStores(zap.NewNop())
-	defer stores.Close() //nolint:errcheck // a test's
-	in := r.newIngest(0, stores, zap.NewNop())
-	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, storeOpener(stores), in.log); err != nil {
-		t.Fatal(err)
-	}
-	defer in.catalog.Close() //nolint:errcheck // a test's
-	in.admin = w.admin
-	if err := errors.Join(in.openTable(t.Context()), in.refreshSource(t.Context())); err != nil {
+	in := w.opened()
+	if err := in.refreshSource(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p, err := in.newPlan()

@@ -38,7 +38,7 @@ func (in *ingest) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	in.admin = kadm.NewClient(asker)
+	in.asker, in.admin = asker, kadm.NewClient(asker)
 	if err = in.lookAtTopics(ctx); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (in *ingest) lookAtTopics(ctx context.Context) error {
 		return err
 	}
 	if in.cfg.DeadLetterTopic != "" {
-		if _, _, err := topicIDs(ctx, in.admin, []string{in.cfg.DeadLetterTopic}); err != nil {
+		if _, _, err := topicIDs(ctx, in.asker, []string{in.cfg.DeadLetterTopic}); err != nil {
 			return fmt.Errorf("dead_letter_topic of ingest %s: %w", in.cfg.Name, err)
 		}
 	}

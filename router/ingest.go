@@ -45,6 +45,7 @@ type ingest struct {
 	table   *catalog.Table
 	store   *writers.Store
 	client  *kgo.Client
+	asker   *kgo.Client // for questions
 	admin   *kadm.Client
 	dead    *deadLetters
 	letGo   context.CancelFunc             // ends the client at once
@@ -184,6 +185,9 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		}
 		return fmt.Errorf("fetch %s/%d: %w", e.Topic, e.Partition, e.Err)
 	}
+	if err := in.sameTopics(fetches); err != nil {
+		return err
+	}
 	var chunks []*chunk
 	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
 		p := in.partitions[topicPartition{f.Topic, f.Partition}]
@@ -213,6 +217,19 @@ func (in *ingest) poll(ctx, work context.Context, cuts chan<- *cut) error {
 		}
 	}
 	return nil
+}
+
+// sameTopics sees that records are of the topics that the ledger was compared
+// with. Group and ledger ask the brokers at different times, and a topic may be
+// made again in between: its offsets would be taken for those of the old one.
+func (in *ingest) sameTopics(fetches kgo.Fetches) (err error) {
+	ids := in.source.Load().TopicIDs
+	fetches.EachTopic(func(t kgo.FetchTopic) {
+		if known := ids[t.Topic]; t.TopicID != [16]byte{} && known != "" && known != topicID(t.TopicID) {
+			err = fmt.Errorf("topic %s was made again while it was being assigned: its id was %s, records come from %s", t.Topic, known, topicID(t.TopicID))
+		}
+	})
+	return err
 }
 
 // due reports whether the open cut should be handed over now. While all slots

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -205,29 +206,46 @@ func kafkaRemedy(err error) string {
 	return "check kafka.brokers, and kafka.tls and kafka.sasl if the listener wants them"
 }
 
-// topicIDs asks for the cluster id and the ids of topics. A topic that does
-// not exist is an error that names it.
-func topicIDs(ctx context.Context, adm *kadm.Client, topics []string) (cluster string, ids map[string]string, err error) {
+// topicIDs asks a broker for the cluster id and the ids of topics. A topic that
+// does not exist is an error that names it. The admin client's own questions
+// are answered from a cache of up to five seconds, in which a topic may have
+// been made again.
+func topicIDs(ctx context.Context, client *kgo.Client, topics []string) (cluster string, ids map[string]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, kafkaRequestTimeout)
 	defer cancel()
-	meta, err := adm.Metadata(ctx, topics...)
+	req := kmsg.NewPtrMetadataRequest()
+	for _, topic := range topics {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(topic)
+		req.Topics = append(req.Topics, t)
+	}
+	meta, err := req.RequestWith(ctx, client)
 	if err != nil {
 		return "", nil, fmt.Errorf("read metadata of topics %s: %w", strings.Join(topics, ", "), err)
 	}
+	if meta.ClusterID != nil {
+		cluster = *meta.ClusterID
+	}
 	ids = make(map[string]string, len(topics))
-	for _, topic := range topics {
-		detail, ok := meta.Topics[topic]
-		if ok && detail.Err == nil {
-			ids[topic] = detail.ID.String()
+	for _, t := range meta.Topics {
+		if t.Topic == nil {
 			continue
 		}
-		if !ok {
-			return "", nil, fmt.Errorf("topic %q does not exist on cluster %s: create it or correct topics", topic, meta.Cluster)
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return "", nil, fmt.Errorf("topic %q on cluster %s: create it or correct topics: %w", *t.Topic, cluster, err)
 		}
-		return "", nil, fmt.Errorf("topic %q on cluster %s: create it or correct topics: %w", topic, meta.Cluster, detail.Err)
+		ids[*t.Topic] = topicID(t.TopicID)
 	}
-	return meta.Cluster, ids, nil
+	for _, topic := range topics {
+		if _, ok := ids[topic]; !ok {
+			return "", nil, fmt.Errorf("topic %q does not exist on cluster %s: create it or correct topics", topic, cluster)
+		}
+	}
+	return cluster, ids, nil
 }
+
+// topicID is the text of a topic's id, as the ledger keeps it.
+func topicID(id [16]byte) string { return kadm.TopicID(id).String() }
 
 // passGaps asks the broker what lies at next when a poll brings nothing though
 // the partition goes on to end: control records, aborted transactions and

@@ -10,15 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-	"go.uber.org/zap"
 
 	"icerouter/catalog"
-	"icerouter/writers"
 )
 
 // holdJoins lets the group's joins wait from the nth on. The returned channel
@@ -145,26 +141,7 @@ func TestRetentionBehindOthersCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.produce("a", 1, 100)
-	r, err := New(w.cfg, zap.NewNop(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stores := writers.NewStores(zap.NewNop())
-	defer stores.Close() //nolint:errcheck // a test's
-	in := r.newIngest(0, stores, zap.NewNop())
-	if in.catalog, err = catalog.Open(t.Context(), in.catalogConfig, storeOpener(stores), in.log); err != nil {
-		t.Fatal(err)
-	}
-	defer in.catalog.Close() //nolint:errcheck // a test's
-	asker, err := kgo.NewClient(kgo.SeedBrokers(w.broker.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer asker.Close()
-	in.admin = kadm.NewClient(asker)
-	if err := in.openTable(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	in := w.opened()
 	var others atomic.Bool
 	w.broker.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 		w.broker.KeepControl()

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"go.uber.org/zap"
@@ -27,8 +29,41 @@ func haltf(format string, args ...any) error { return &haltError{fmt.Sprintf(for
 //
 // The first offsets are listed before the ledger is read, the ends after it. A
 // ledger that other instances move meanwhile, and retention behind it, then
-// never look like records that are gone, or a log that was truncated.
+// never look like records that are gone, or a log that was truncated. The ids
+// of the topics are read before and after all of it: offsets belong to them.
 func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (catalog.Ledger, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := time.AfterFunc(identityPatience, func() {
+		cancel(fmt.Errorf("the brokers did not agree on the ids of the topics within %s", identityPatience))
+	})
+	defer patience.Stop()
+	for {
+		ledger, err := in.compareLedger(ctx, want)
+		if !errors.Is(err, errOtherTopics) {
+			return ledger, err
+		}
+		in.log.Info("comparing the ledger again", zap.Error(err))
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return ledger, fmt.Errorf("compare ledger: %w", err)
+		}
+	}
+}
+
+// errOtherTopics says that what was asked of the brokers may be about topics of
+// other ids than the ledger's, or that a broker doesn't know the newest yet.
+var errOtherTopics = errors.New("a topic was made again a moment ago")
+
+// identityPatience is how long brokers may tell different ids of one topic.
+const identityPatience = 30 * time.Second
+
+// compareLedger compares once. An error is errOtherTopics when the answers don't
+// belong together.
+func (in *ingest) compareLedger(ctx context.Context, want map[string][]int32) (catalog.Ledger, error) {
+	if err := in.refreshSource(ctx); err != nil {
+		return catalog.Ledger{}, err
+	}
+	source := *in.source.Load()
 	starts, err := in.listed(ctx, "start", in.admin.ListStartOffsets)
 	if err != nil {
 		return catalog.Ledger{}, err
@@ -37,7 +72,7 @@ func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (c
 	if err != nil {
 		return ledger, err
 	}
-	if err := in.refreshSource(ctx); err != nil {
+	if err := in.sameSource(ctx, source); err != nil { // now, so that what the ledger knows more is not old news
 		return ledger, err
 	}
 	mended := ledger.Clone()
@@ -45,11 +80,14 @@ func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (c
 		return ledger, err
 	}
 	lost, err := in.checkRange(ctx, &mended, want, starts)
+	if e := in.sameSource(ctx, source); e != nil {
+		return ledger, e
+	}
 	if err != nil {
 		// The ledger may have moved while the log was asked, and retention after
 		// it; or the catalog had told an older one. Halt only for what is still so.
 		if now, again := in.ledger(ctx); halts(err) && again == nil && !now.Equal(ledger) {
-			return in.checkedLedger(ctx, want)
+			return in.compareLedger(ctx, want)
 		}
 		return ledger, err
 	}
@@ -58,7 +96,7 @@ func (in *ingest) checkedLedger(ctx context.Context, want map[string][]int32) (c
 	}
 	switch err := in.table.Rewind(ctx, ledger, mended); {
 	case errors.Is(err, catalog.ErrFenced):
-		return in.checkedLedger(ctx, want) // another instance has mended it
+		return in.compareLedger(ctx, want) // another instance has mended it
 	case err != nil:
 		return ledger, fmt.Errorf("mend ledger of %s: %w", in.cfg.Table, err)
 	}
@@ -91,11 +129,22 @@ func (in *ingest) ledger(ctx context.Context) (catalog.Ledger, error) {
 
 // refreshSource asks for the ids of the cluster and the topics.
 func (in *ingest) refreshSource(ctx context.Context) error {
-	cluster, ids, err := topicIDs(ctx, in.admin, in.cfg.Topics)
+	cluster, ids, err := topicIDs(ctx, in.asker, in.cfg.Topics)
 	if err != nil {
 		return err
 	}
 	in.source.Store(&catalog.Source{Cluster: cluster, TopicIDs: ids})
+	return nil
+}
+
+// sameSource asks for the ids again, and sees that they are still those of source.
+func (in *ingest) sameSource(ctx context.Context, source catalog.Source) error {
+	if err := in.refreshSource(ctx); err != nil {
+		return err
+	}
+	if !source.Equal(*in.source.Load()) {
+		return errOtherTopics
+	}
 	return nil
 }
 
@@ -108,7 +157,7 @@ func (in *ingest) checkIdentity(ledger *catalog.Ledger) error {
 			return haltf("table %s was filled from Kafka cluster %s, kafka.brokers lead to cluster %s%s", in.cfg.Table, ledger.Cluster, in.source.Load().Cluster, remedy)
 		}
 		in.log.Warn("another Kafka cluster: starting at the first offsets", zap.String("ledger", ledger.Cluster), zap.String("cluster", in.source.Load().Cluster))
-		ledger.Cluster, ledger.Topics = in.source.Load().Cluster, nil
+		ledger.Move(*in.source.Load())
 		return nil
 	}
 	for topic, t := range ledger.Topics {
@@ -116,13 +165,16 @@ func (in *ingest) checkIdentity(ledger *catalog.Ledger) error {
 		if !ours || t.ID == now {
 			continue
 		}
+		if slices.Contains(t.Retired, now) { // whoever wrote the ledger knew more than the broker that we asked
+			return fmt.Errorf("%w: a broker still tells the id %s of topic %s, the ledger has %s", errOtherTopics, now, topic, t.ID)
+		}
 		if in.cfg.OnTopicReset != "restart" {
 			p, next := t.Highest()
 			return haltf("topic %s was deleted and made again: the ledger of %s is at %s/%d offset %d of topic id %s, the topic's id is now %s%s",
 				topic, in.cfg.Table, topic, p, next, t.ID, now, remedy)
 		}
 		in.log.Warn("topic was made again: starting at its first offsets", zap.String("topic", topic), zap.String("ledger", t.ID), zap.String("id", now))
-		delete(ledger.Topics, topic)
+		ledger.Renew(topic, now)
 	}
 	return nil
 }
