@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,7 +21,7 @@ type defect struct {
 // files is there several times. Not planted, because reading the ledger makes
 // them harmless: not waiting in a revoke, taking an error for a success, and
 // starting from the group's offsets as long as the ledger is checked.
-var defects = []defect{
+var defects = slices.Concat(sqlDefects, []defect{
 	{"no-ledger-check", "catalog/append.go", [][2]string{
 		{"\t\treturn l.admits(a)\n", "\t\tif defective(\"no-ledger-check\") {\n\t\t\treturn nil\n\t\t}\n\t\treturn l.admits(a)\n"},
 	}},
@@ -67,7 +68,7 @@ var defects = []defect{
 	{"one-id-for-all", "router/write.go", [][2]string{
 		{"\ta := catalog.Append{ID: newID(),", "\tid := newID()\n\tif defective(\"one-id-for-all\") {\n\t\tid = \"always\"\n\t}\n\ta := catalog.Append{ID: id,"},
 	}},
-}
+})
 
 // switchboard goes beside the defective files of a package.
 const switchboard = `package %s

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -259,7 +257,7 @@ func (l *lake) change(r *http.Request, g *gate) func() (int, any) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
-		err = json.Unmarshal(skewed(body, g.ahead()), &in)
+		err = json.Unmarshal(skewed(body, l.updated(), g.ahead()), &in)
 	}
 	return func() (int, any) {
 		if err != nil {
@@ -276,20 +274,12 @@ func (l *lake) change(r *http.Request, g *gate) func() (int, any) {
 	}
 }
 
-var snapshotTime = regexp.MustCompile(`"timestamp-ms":\d+`)
-
-// skewed is a commit as an instance makes it whose clock is ahead.
-func skewed(commit []byte, ahead time.Duration) []byte {
-	if ahead == 0 {
-		return commit
+// updated is when the table was last updated, in milliseconds.
+func (l *lake) updated() int64 {
+	if meta := l.current(); meta != nil {
+		return meta.LastUpdatedMillis()
 	}
-	return snapshotTime.ReplaceAllFunc(commit, func(b []byte) []byte {
-		at, err := strconv.ParseInt(string(b[len(`"timestamp-ms":`):]), 10, 64)
-		if err != nil {
-			panic(err) // the digits are few
-		}
-		return fmt.Appendf(nil, `"timestamp-ms":%d`, at+ahead.Milliseconds())
-	})
+	return 0
 }
 
 func refusal(status int, kind, text string) any {

@@ -26,6 +26,7 @@ type objects struct {
 
 	mu     sync.Mutex
 	bodies map[string][]byte // by location
+	skew   time.Duration     // how far the store's clock is ahead
 }
 
 const bucket = "s3://lake/"
@@ -54,6 +55,13 @@ func (o *objects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
+	}
+	if !o.tellTime(w, r, g.ahead()) {
+		o.answer(w, r, 403, []byte("RequestTimeTooSkewed"))
+		return
+	}
+	if call == "put" {
+		body = skewedMetadata(location, body, g.ahead())
 	}
 	if faulty && !o.meet(w, g, f, location, body) {
 		return
@@ -145,7 +153,11 @@ func (o *objects) answer(w http.ResponseWriter, r *http.Request, status int, bod
 	if status >= 400 {
 		codes := map[int]string{403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 500: "InternalError", 503: "SlowDown", 405: "MethodNotAllowed"}
 		w.Header().Set("Content-Type", "application/xml")
-		body = fmt.Appendf(nil, "<Error><Code>%s</Code><Message>so it is</Message></Error>", codes[status])
+		code := string(body) // one of its own
+		if code == "" {
+			code = codes[status]
+		}
+		body = fmt.Appendf(nil, "<Error><Code>%s</Code><Message>so it is</Message></Error>", code)
 	}
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	w.WriteHeader(status)

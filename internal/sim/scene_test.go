@@ -19,7 +19,7 @@ import (
 //	start 1                an instance; double 1 in a group of its own; stop 1 in peace, kill 1 with all it holds
 //	pause 1                nothing of it gets through until resume 1
 //	evict 1                it is put out of the group, and does not know
-//	clock 1 3600           its clock is an hour ahead
+//	clock 1 -3600          its clock is an hour behind; clock store 3600: the store's is ahead
 //	kafka 1 join lose 2    the next 2 joins of instance 1 are done, and their answers lost
 //	refuse heartbeat 27 3  the next 3 heartbeats of the group are answered with error 27
 //	catalog 1 commit late 1 800
@@ -119,7 +119,7 @@ func (g *generator) step() {
 	case x < 97 && g.mends:
 		g.lose()
 	case x < 98:
-		g.say("clock %d %d", n, g.rand.IntN(7200))
+		g.clock(n)
 	default:
 		g.say("settle")
 		clear(g.paused)
@@ -127,6 +127,16 @@ func (g *generator) step() {
 	if g.rand.IntN(2) == 0 {
 		g.say("wait %d", 20+g.rand.IntN(1+g.rand.IntN(1500)))
 	}
+}
+
+// clock steps the clock of an instance, or of the store's machine.
+func (g *generator) clock(n int) {
+	ahead := g.rand.IntN(14400) - 7200
+	if g.rand.IntN(4) == 0 {
+		g.say("clock store %d", ahead)
+		return
+	}
+	g.say("clock %d %d", n, ahead)
 }
 
 // life starts, stops, kills, pauses or resumes an instance.

@@ -138,6 +138,10 @@ func (w *world) act(words []string) error {
 			w.evict(i.name)
 		}
 	case "clock":
+		if words[1] == "store" {
+			w.objects.setClock(time.Duration(number(2)) * time.Second)
+			break
+		}
 		if i := w.instances[number(1)]; i != nil {
 			i.gate.step(time.Duration(number(2)) * time.Second)
 		}
