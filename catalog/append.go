@@ -379,14 +379,15 @@ func (t *Table) afterFailedLoad(ctx context.Context, co *course, err error, wait
 	if errors.Is(err, icecatalog.ErrNoSuchTable) {
 		co.missing++
 		if co.missing >= missingLoadsMax {
-			return fmt.Errorf("%w: %s is not in the catalog any more: %w", ErrReplaced, t.name, err)
+			return fmt.Errorf("%w: %s is not in the catalog any more: bring it back, or start again to fill a new one from the beginning: %w", ErrReplaced, t.name, err)
 		}
 	}
 	return t.afterFailure(ctx, co, err, wait)
 }
 
 // missingLoadsMax is how often in a row the catalog must say that there is no
-// such table. A proxy says so too, for a moment.
+// such table. A catalog that has just been started may say so for a moment; the
+// 404 of a proxy without a catalog behind it doesn't count (strangerError).
 const missingLoadsMax = 6
 
 // afterFailure waits after a try that sent nothing, or ends the change.

@@ -157,7 +157,14 @@ func (s *state) write(ctx context.Context, o object) error {
 func (c *Catalog) load(ctx context.Context, ident table.Identifier) (*state, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	h, ok := ctx.Value(hintKey{}).(*hint)
+	if !ok {
+		ctx, h = withHint(ctx)
+	}
 	t, err := c.io.LoadTable(ctx, ident)
+	if err != nil && h.stranger {
+		return nil, &strangerError{err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +178,14 @@ func (c *Catalog) load(ctx context.Context, ident table.Identifier) (*state, err
 		return nil, fmt.Errorf("open store of %s: a %T that this program did not open", t.MetadataLocation(), fs)
 	}
 	return &state{meta: t.Metadata(), location: t.MetadataLocation(), store: d.IO, open: c.open, properties: ownProperties(d.properties, c.properties, t.Metadata().Properties())}, nil
+}
+
+// strangerError is the answer 404 of somebody who is no catalog: it says nothing
+// about the table, and nothing is done because of it but to ask again.
+type strangerError struct{ err error }
+
+func (e *strangerError) Error() string {
+	return "the answer 404 is not a catalog's, but that of a proxy before it, or of another server: look at [catalog] uri, and whether the catalog runs: " + e.err.Error()
 }
 
 // storeKeys begin the names of properties that say where a store is and how to enter it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -195,6 +196,37 @@ func TestReplacedTableIsSeen(t *testing.T) {
 	}
 	if l, err := other.Ledger(t.Context()); err != nil || l.Seq != 0 {
 		t.Errorf("the new table's ledger: %+v, %v", l, err)
+	}
+}
+
+// A proxy whose catalog is away answers 404 for as long as that takes: the
+// append waits, as the table may be there. Only a catalog's own word counts.
+func TestProxyWithoutCatalog(t *testing.T) {
+	w := newWorld(t)
+	server, uri := w.serve()
+	c := w.openREST(uri)
+	tbl := w.table(c, TableOptions{})
+	mustAppend(t, tbl, next(t, tbl, 0, 10, 2))
+	asked, body := 0, ""
+	server.mu.Lock()
+	server.load = func(w http.ResponseWriter) bool {
+		if asked++; asked > missingLoadsMax {
+			return false
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, body)
+		return true
+	}
+	server.mu.Unlock()
+	for _, body = range []string{"", "default backend - 404", "<html>404 page not found</html>"} {
+		asked = 0
+		if _, err := c.Look(t.Context(), tbl.name, TableOptions{}); err == nil || errors.Is(err, ErrNoTable) || !strings.Contains(err.Error(), "look at [catalog] uri") {
+			t.Errorf("%q: look: %v", body, err)
+		}
+	}
+	asked = 0
+	if _, err := tbl.Append(t.Context(), next(t, tbl, 10, 10, 2)); err != nil || asked <= missingLoadsMax {
+		t.Errorf("asked %d times: %v", asked, err)
 	}
 }
 

@@ -1,10 +1,13 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -114,6 +117,7 @@ func restRemedy(err error, status int) string {
 type hint struct {
 	status     int
 	retryAfter time.Duration
+	stranger   bool // a 404 that no catalog has written: its body is no JSON object
 }
 
 // explain adds the HTTP status, which iceberg-go's errors don't always show.
@@ -139,9 +143,25 @@ func (l listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	rsp, err := l.inner.RoundTrip(r)
 	if h, ok := r.Context().Value(hintKey{}).(*hint); ok && err == nil {
 		h.status, h.retryAfter = rsp.StatusCode, retryAfter(rsp.Header.Get("Retry-After"), time.Now())
+		h.stranger = rsp.StatusCode == http.StatusNotFound && r.Method != http.MethodHead && !saysJSON(rsp)
 	}
 	return rsp, err
 }
+
+// saysJSON tells whether an answer's body is a JSON object, as every error of a
+// catalog is, and leaves the body to be read.
+func saysJSON(rsp *http.Response) bool {
+	head, err := io.ReadAll(io.LimitReader(rsp.Body, errorBytesMax))
+	rsp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), rsp.Body), rsp.Body}
+	var object map[string]json.RawMessage
+	return err == nil && json.Unmarshal(head, &object) == nil
+}
+
+// errorBytesMax bounds what is looked at of an error's body.
+const errorBytesMax = 64 << 10
 
 // retryAfterMax bounds the patience a server can ask for.
 const retryAfterMax = time.Minute

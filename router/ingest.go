@@ -360,7 +360,7 @@ func (in *ingest) append(work context.Context, cuts []*cut) (int, error) {
 			in.metrics.fenced.Inc()
 			in.inbox.askResync()
 		case err != nil:
-			return n, fmt.Errorf("append %d files to %s: %w", len(a.Files), in.cfg.Table, err)
+			return n, fmt.Errorf("commit: %w", err)
 		default:
 			in.committed(cuts[:n], a, done, time.Since(start))
 		}
