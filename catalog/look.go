@@ -12,6 +12,14 @@ import (
 // ErrNoTable reports that the table, or its namespace, is not there.
 var ErrNoTable = errors.New("the table does not exist")
 
+// OpenToLook is Open for who only looks: it doesn't make a SQLite database that is missing.
+func OpenToLook(ctx context.Context, c Config, open OpenStore, log *zap.Logger) (*Catalog, error) {
+	if err := thereAlready(c); err != nil {
+		return nil, newScrubber(c).error(fmt.Errorf("open catalog: %w", err))
+	}
+	return Open(ctx, c, open, log)
+}
+
 // Look opens the table called name as Table does, and changes nothing: it
 // makes neither a table nor a first snapshot. A table that is not there is
 // ErrNoTable. The result is for reading: Schema, Spec, Ledger and the like.

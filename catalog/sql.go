@@ -121,18 +121,42 @@ func sqlSource(uri string) (driver, dsn string, dialect sqlcatalog.SupportedDial
 	return "", "", "", fmt.Errorf("uri: %q is not a database known here: must be %s", cut(scheme, 20), sqlURIForms)
 }
 
-// sqliteSource makes the database's folder and returns the driver's name of the file.
-func sqliteSource(path string) (string, error) {
-	path, query, _ := strings.Cut(path, "?")
+// sqliteFile is the file of a sqlite uri's path, absolute, and its options.
+func sqliteFile(path string) (file, query string, err error) {
+	path, query, _ = strings.Cut(path, "?")
 	if strings.HasPrefix(path, "//") {
 		path = "/" + strings.TrimLeft(path, "/")
 	}
 	if path == "" || path == ":memory:" {
-		return "", errors.New("uri: sqlite needs a file, as sqlite:/var/lib/router/catalog.db")
+		return "", "", errors.New("uri: sqlite needs a file, as sqlite:/var/lib/router/catalog.db")
 	}
-	path, err := filepath.Abs(path)
+	if file, err = filepath.Abs(path); err != nil {
+		return "", "", fmt.Errorf("uri: %w", err)
+	}
+	return file, query, nil
+}
+
+// thereAlready refuses a catalog that opening it would make.
+func thereAlready(c Config) error {
+	path, sqlite := strings.CutPrefix(c.URI, "sqlite:")
+	if c.Type != "sql" || !sqlite {
+		return nil
+	}
+	file, _, err := sqliteFile(path)
 	if err != nil {
-		return "", fmt.Errorf("uri: %w", err)
+		return err
+	}
+	if _, err := os.Stat(file); err != nil {
+		return fmt.Errorf("connect to %s: %w (check the path in [catalog] uri; a relative one counts from the folder the program is started in)", file, err)
+	}
+	return nil
+}
+
+// sqliteSource makes the database's folder and returns the driver's name of the file.
+func sqliteSource(path string) (string, error) {
+	path, query, err := sqliteFile(path)
+	if err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", fmt.Errorf("make folder of the SQLite database: %w", err)

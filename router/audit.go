@@ -72,7 +72,7 @@ func Audit(ctx context.Context, cfg Config, o AuditOptions, out io.Writer) error
 			return stores.Open(ctx, location, properties)
 		}
 	}
-	c, err := catalog.Open(ctx, catalog.Config(cfg.Catalog), open, log)
+	c, err := catalog.OpenToLook(ctx, catalog.Config(cfg.Catalog), open, log)
 	if err != nil {
 		return err
 	}
@@ -119,6 +119,7 @@ type audit struct {
 	files      fileTally
 	deletes    int
 	rowsHeard  bool  // whether rows were read
+	rowsBroken bool  // whether they could not be, which is found already
 	noOrigin   int64 // rows that don't say where they come from
 }
 
@@ -131,9 +132,10 @@ type testimony struct {
 	book catalog.Book
 	kept bool // whether there is a book
 
-	cuts   map[string]*cutSpan // what the footers say, by cut
-	former int64               // rows that footers say are from before the book
-	alien  int64               // those of them that are of another log with the same offsets
+	cuts   map[string]*cutSpan  // what the footers say, by cut
+	former int64                // rows that footers say are from before the book
+	alien  int64                // those of them that are of another log with the same offsets
+	others map[string][]cutSpan // what files of other ingests have of this partition
 
 	rows  *offsetSet // what the rows say; nil: not heard
 	twice []int64    // offsets that more than one row has, the first few
@@ -249,20 +251,34 @@ func (a *audit) hearHistory() {
 
 // compareLedgers finds where the property is not what its own commit wrote.
 func (a *audit) compareLedgers(committed catalog.Ledger, snapshot int64) {
+	property := catalog.LedgerProperty(a.cfg.Name)
+	if now := a.ledger; now.Cluster != committed.Cluster || now.Append != committed.Append {
+		a.find("the ledger is of append %q from Kafka cluster %q, snapshot %d committed append %q from %q: somebody changed the property %s",
+			now.Append, now.Cluster, snapshot, committed.Append, committed.Cluster, property)
+	}
+	for topic, t := range a.ledger.Topics {
+		if was, ok := committed.Topics[topic]; ok && was.ID != t.ID {
+			a.find("topic %s: the ledger is about topic id %q, snapshot %d committed it for %q: somebody changed the property %s", topic, t.ID, snapshot, was.ID, property)
+		}
+	}
 	for _, at := range a.sorted() {
 		was, ok := committed.Topics[at.topic].Next[at.partition]
-		if now := a.partitions[at].next; !ok || was != now {
-			a.find("%s: the ledger is at %d, snapshot %d committed it at %d: somebody changed the property %s", at, now, snapshot, was, catalog.LedgerProperty(a.cfg.Name))
+		switch now := a.partitions[at].next; {
+		case !ok:
+			a.find("%s: the ledger is at %d, snapshot %d didn't commit it: somebody changed the property %s", at, now, snapshot, property)
+			continue
+		case was != now:
+			a.find("%s: the ledger is at %d, snapshot %d committed it at %d: somebody changed the property %s", at, now, snapshot, was, property)
 		}
 		book, kept := committed.Topics[at.topic].Books[at.partition]
 		if w := a.partitions[at]; kept && (!w.kept || book != w.book) {
-			a.find("%s: the ledger's book is not the one that snapshot %d committed: somebody changed the property %s", at, snapshot, catalog.LedgerProperty(a.cfg.Name))
+			a.find("%s: the ledger's book is not the one that snapshot %d committed: somebody changed the property %s", at, snapshot, property)
 		}
 	}
 	for topic, t := range committed.Topics {
 		for p := range t.Next {
 			if a.partitions[topicPartition{topic, p}] == nil {
-				a.find("%s/%d: snapshot %d committed it, the ledger lacks it: somebody changed the property %s", topic, p, snapshot, catalog.LedgerProperty(a.cfg.Name))
+				a.find("%s/%d: snapshot %d committed it, the ledger lacks it: somebody changed the property %s", topic, p, snapshot, property)
 			}
 		}
 	}

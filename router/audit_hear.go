@@ -44,7 +44,8 @@ func (a *audit) hearFooter(f catalog.LiveFile) {
 		a.find("data file %s: its %s can't be read: %v", f.Path, originsKey, err)
 		return
 	case o.Ingest != a.cfg.Name:
-		return // that ingest's audit hears it
+		a.hearOther(f, o)
+		return
 	case o.rows() != f.Stored:
 		a.find("data file %s has %d rows, its %s speaks of %d", f.Path, f.Stored, originsKey, o.rows())
 		return
@@ -57,6 +58,26 @@ func (a *audit) hearFooter(f catalog.LiveFile) {
 	for topic, t := range o.Topics {
 		for _, s := range t.Offsets {
 			a.hearSpan(f, o.Cut, topicPartition{topic, int32(s[0])}, t.ID, cutSpan{s[1], s[2], s[3], f.Sequence})
+		}
+	}
+}
+
+// hearOther notes what a file of another ingest holds of our partitions: that
+// ingest's audit hears the rest.
+func (a *audit) hearOther(f catalog.LiveFile, o originsJSON) {
+	for topic, t := range o.Topics {
+		if id := a.ledger.Topics[topic].ID; id != "" && t.ID != "" && id != t.ID {
+			continue // another log of that name
+		}
+		for _, s := range t.Offsets {
+			w := a.partitions[topicPartition{topic, int32(s[0])}]
+			if w == nil {
+				continue
+			}
+			if w.others == nil {
+				w.others = map[string][]cutSpan{}
+			}
+			w.others[o.Ingest] = append(w.others[o.Ingest], cutSpan{s[1], s[2], s[3], f.Sequence})
 		}
 	}
 }
@@ -147,6 +168,7 @@ func (a *audit) hearRows(ctx context.Context) error {
 		for _, w := range a.partitions {
 			w.rows = nil
 		}
+		a.rowsBroken = true
 		a.find("the rows can't be read: %v", err)
 		return ctx.Err()
 	}

@@ -24,6 +24,7 @@ func (a *audit) judge(w *testimony) verdict {
 	var v verdict
 	a.judgeFooters(w, &v)
 	a.judgeRows(w, &v)
+	judgeOthers(w, &v)
 	if !v.byFooters && !v.byRows && len(v.wrong)+len(v.open) == 0 {
 		v.open = append(v.open, "nothing proves it")
 	}
@@ -82,9 +83,23 @@ func (a *audit) judgeFooters(w *testimony, v *verdict) {
 			w.book.Rows-held, holes, w.book.Left+w.book.Gaps+w.book.Lost, strings.Join(uncovered, ", ")))
 	case w.book.Late:
 		v.open = append(v.open, fmt.Sprintf("its book begins at offset %d: before that a version wrote which kept none", w.book.Since))
+	case held > 0 && a.files.foreign > 0 && !a.rowsBroken && !a.allOurs(w, held):
+		v.open = append(v.open, fmt.Sprintf("all its rows are there; but others wrote %d files with %d rows, which don't say whose rows they hold and may repeat some", a.files.foreign, a.files.foreignRows))
 	default:
 		v.byFooters = len(v.wrong) == 0
 	}
+}
+
+// allOurs tells whether the rows say that none in files of others is of this partition or
+// that, where the offsets are of one log alone, judgeRows will count them.
+func (a *audit) allOurs(w *testimony, held int64) bool {
+	switch {
+	case w.rows == nil:
+		return false
+	case w.alien == 0:
+		return true
+	}
+	return a.deletes == 0 && w.rows.n+w.extra == held+w.former
 }
 
 // judgeRows asks whether each offset has its row, or a reason in the book.
@@ -132,6 +147,32 @@ func (a *audit) judgeRows(w *testimony, v *verdict) {
 	v.wrong = append(v.wrong, wrong...)
 }
 
+// judgeOthers asks whether another ingest wrote rows of the same records.
+func judgeOthers(w *testimony, v *verdict) {
+	if len(w.cuts) == 0 {
+		return
+	}
+	ours := cutSpan{first: w.next}
+	for _, c := range w.cuts {
+		ours.first, ours.last = min(ours.first, c.first), max(ours.last, c.last)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.others)) {
+		var both cutSpan
+		for _, s := range w.others[name] {
+			if s.last < ours.first || s.first > ours.last {
+				continue
+			}
+			if both.rows == 0 {
+				both.first, both.last = s.first, s.last
+			}
+			both.first, both.last, both.rows = min(both.first, s.first), max(both.last, s.last), both.rows+s.rows
+		}
+		if both.rows > 0 {
+			v.wrong = append(v.wrong, fmt.Sprintf("twice: ingest %s wrote rows of the offsets %v of this partition into the table, too; if this ingest had that name before, its records were read again", name, run{both.first, both.last}))
+		}
+	}
+}
+
 func singles(offsets []int64) (runs []run) {
 	slices.SortFunc(offsets, cmp.Compare)
 	for _, o := range slices.Compact(offsets) {
@@ -148,13 +189,13 @@ func (a *audit) report(out io.Writer) (proven bool) {
 	}
 	fmt.Fprintln(out)
 	proven = true
-	var rows int64
+	var rows, former int64
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, at := range a.sorted() {
 		w := a.partitions[at]
 		v := a.judge(w)
-		rows += w.count()
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", at, w.span(), w.tally(), v.word())
+		rows, former = rows+w.count(v), former+w.former
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", at, w.span(), w.tally(v), v.word())
 		for _, line := range slices.Concat(v.wrong, v.open) {
 			fmt.Fprintf(table, "  %s: %s\n", at, line)
 		}
@@ -170,6 +211,9 @@ func (a *audit) report(out io.Writer) (proven bool) {
 	}
 	if a.deletes > 0 {
 		a.note("%d delete files of others apply on top of what was committed", a.deletes)
+	}
+	if former > 0 {
+		a.note("%d more rows are from before the ledger's books, as of a topic that was deleted and made again", former)
 	}
 	if a.noOrigin > 0 {
 		a.note("%d rows don't say where they come from", a.noOrigin)
@@ -224,17 +268,18 @@ func (w *testimony) span() string {
 	return fmt.Sprintf("%d..%d", from, w.next-1)
 }
 
-// count is how many rows the partition has, by the best witness.
-func (w *testimony) count() int64 {
-	if w.rows != nil && w.alien == 0 {
-		return w.rows.n + w.extra
+// count is how many rows the partition has, by the best witness: where the
+// footers alone prove it, as many as were committed.
+func (w *testimony) count(v verdict) int64 {
+	if w.rows == nil || !v.byRows && v.proven() {
+		return w.book.Rows
 	}
-	return w.book.Rows
+	return w.rows.n + w.extra
 }
 
 // tally says what became of the offsets.
-func (w *testimony) tally() string {
-	parts := []string{fmt.Sprintf("%d rows", w.count())}
+func (w *testimony) tally(v verdict) string {
+	parts := []string{fmt.Sprintf("%d rows", w.count(v))}
 	for _, p := range []struct {
 		n    int64
 		word string

@@ -265,6 +265,9 @@ func TestAuditFindsDoctoredLedger(t *testing.T) {
 	doctor(`"next":{"0":400`, `"next":{"0":399`, "the ledger is at 399, snapshot", "committed it at 400", "rows up to offset 399, the ledger is at 399", "it was moved back")
 	doctor(`"next":{"0":400`, `"next":{"0":450`, "its book accounts for 0 to 400", "gap: 50 offsets have no row: 400..449")
 	doctor(`,400,0,0,0,0]`, `,390,10,0,0,0]`, "10 offsets never had a row by the book, and 10 of them have one", "twice: the files hold 400 rows, 390 were committed")
+	doctor(`"topics":{"a":{"id":"`, `"topics":{"a":{"id":"x`, "topic a: the ledger is about topic id")
+	doctor(`"cluster":"`, `"cluster":"x`, "from Kafka cluster \"x")
+	doctor(`"next":{"0":400`, `"next":{"9":1,"0":400`, "a/9: the ledger is at 1, snapshot", "didn't commit it")
 	doctor(`"1":402`, `"7":402`, "a/1: snapshot", "the ledger lacks it", "which the ledger doesn't have")
 }
 
@@ -462,7 +465,11 @@ func TestAuditRefuses(t *testing.T) {
 	if _, err := w.prove(AuditOptions{Ingests: []string{"orders"}}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "there are t") {
 		t.Errorf("%v", err)
 	}
-	w.unproven(AuditOptions{}, "table ns.t does not exist")
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Ingest[0].Table = "ns.none"
+	w.unproven(AuditOptions{}, "table ns.none does not exist")
 	w.cfg.Ingest = nil
 	if _, err := w.prove(AuditOptions{}); !errors.As(err, &usage) {
 		t.Errorf("without an ingest: %v", err)
