@@ -157,7 +157,8 @@ func (p plight) since(t time.Time) string {
 }
 
 // complaint says why the ingest is not ready and since when, or nothing. Ready
-// is progress, not connection: committed within three triggers, or caught up.
+// is progress, not connection: committed within three triggers, or caught up. Who
+// doesn't know the ends, since the brokers are silent, doesn't know that either.
 func (s IngestStatus) complaint(now time.Time) string {
 	p := plight{s.State, s.Error, s.FailingSince, now}
 	if text, settled := p.ofState(); settled {
@@ -168,6 +169,9 @@ func (s IngestStatus) complaint(now time.Time) string {
 	}
 	if t := s.waitingSince(); !t.IsZero() && now.Sub(t) > readyTriggers*s.Trigger+readyGrace {
 		return p.why(fmt.Sprintf("no commit %s, lag %s records, %d rows buffered", p.since(t), s.lagText(), s.BufferedRows))
+	}
+	if t := s.EndsSeen; !t.IsZero() && now.Sub(t) > max(readyTriggers*s.Trigger, lagKnownFor)+readyGrace {
+		return p.why("the brokers have not told the ends of the topics " + p.since(t) + ": nobody knows what waits; look at kafka.brokers and the way there")
 	}
 	return ""
 }

@@ -44,7 +44,7 @@ func (s *ingestState) status() IngestStatus {
 		out.Skipped[k] = v
 	}
 	out.LagRecords = s.lag()
-	out.LagUnknown = !s.knowsLag(time.Now())
+	out.LagUnknown, out.EndsSeen = !s.knowsLag(time.Now()), s.looked
 	out.Freshness = s.fresh.quantiles()
 	return out
 }

@@ -117,8 +117,15 @@ func TestLagUnknown(t *testing.T) {
 		expect("assigned", true, "5")
 		time.Sleep(lagKnownFor + time.Second)
 		expect("no word from the broker", false, "unknown")
+		time.Sleep(readyGrace)
+		if c := s.status().complaint(time.Now()); !strings.Contains(c, "the brokers have not told the ends") {
+			t.Errorf("no word from the broker: ready, %q", c)
+		}
 		s.ends(map[topicPartition]int64{at: 16})
 		expect("it is back", true, "6")
+		if c := s.status().complaint(time.Now()); c != "" {
+			t.Errorf("it is back: %q", c)
+		}
 		s.running()
 		expect("started again", false, "unknown")
 		s.owns(nil)

@@ -38,8 +38,9 @@ type IngestStatus struct {
 	Assigned   int // Kafka partitions owned now
 
 	Trigger       time.Duration
-	LagRecords    int64 // records between the ledger and the end of the owned partitions, as far as known
-	LagUnknown    bool  // before the first assignment and the first look at the ends, and while the broker doesn't answer
+	LagRecords    int64     // records between the ledger and the end of the owned partitions, as far as known
+	LagUnknown    bool      // before the first assignment and the first look at the ends, and while the broker doesn't answer
+	EndsSeen      time.Time // when the brokers last told the ends; zero before they did
 	BufferedRows  int64
 	BufferedBytes int64
 	OldestRow     time.Time // when the first row of the open cut arrived; zero when it is empty
