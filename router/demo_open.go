@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/apache/iceberg-go/io"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -120,11 +121,8 @@ func (d *demo) openBroker(ctx context.Context) (err error) {
 
 // configure writes the configuration that a file would hold.
 func (d *demo) configure(ctx context.Context) (err error) {
-	d.config.HTTP.Listen = d.options.http
-	if d.options.http == "" {
-		if d.config.HTTP.Listen, err = freeAddress(ctx, Default().HTTP.Listen); err != nil {
-			return err
-		}
+	if d.config.HTTP.Listen, err = d.address(ctx); err != nil {
+		return err
 	}
 	d.config.Catalog = CatalogConfig{
 		Name: demoName, Type: "sql", URI: "sqlite:" + d.path("catalog.db"), Warehouse: "file://" + filepath.ToSlash(d.path("warehouse")),
@@ -175,12 +173,27 @@ func (d *demo) startBackAnew(ctx context.Context) error {
 // cleanFile is there while no demo runs in the folder and the last one has ended well.
 func (d *demo) cleanFile() string { return d.path("broker.clean") }
 
+// address is where the page is: as asked for, with a port if that was 0.
+func (d *demo) address(ctx context.Context) (string, error) {
+	switch asked := d.options.http; {
+	case asked == "":
+		return freeAddress(ctx, Default().HTTP.Listen)
+	case strings.HasSuffix(asked, ":0"):
+		return freeAddress(ctx, asked)
+	default:
+		return asked, nil
+	}
+}
+
 // freeAddress returns address if nobody listens there, else one with a free
-// port on the same host.
+// port on the same host; so it does for port 0.
 func freeAddress(ctx context.Context, address string) (string, error) {
 	var l net.ListenConfig
 	first, err := l.Listen(ctx, "tcp", address)
-	if err == nil {
+	switch {
+	case err == nil && strings.HasSuffix(address, ":0"):
+		return first.Addr().String(), first.Close()
+	case err == nil:
 		return address, first.Close()
 	}
 	host, _, err := net.SplitHostPort(address)

@@ -170,6 +170,10 @@ func TestFreeAddress(t *testing.T) {
 	if got, err := freeAddress(t.Context(), taken); err != nil || got != taken {
 		t.Errorf("%s is free, and got %s, %v", taken, got, err)
 	}
+	d := &demo{options: demoOptions{http: "127.0.0.1:0"}}
+	if got, err := d.address(t.Context()); err != nil || strings.HasSuffix(got, ":0") || !strings.HasPrefix(got, "127.0.0.1:") {
+		t.Errorf("the page is told to be at %s, %v", got, err)
+	}
 }
 
 func TestDemoView(t *testing.T) {
