@@ -138,7 +138,7 @@ func (p *publish) openTable(ctx context.Context) (*catalog.View, error) {
 		}
 	}
 	if errors.Is(err, catalog.ErrNoTable) {
-		return nil, fmt.Errorf("publish %s: %w: create it, or correct table = %q", p.cfg.Name, err, p.cfg.Table)
+		return nil, fmt.Errorf("%w: create it, or correct table = %q", err, p.cfg.Table)
 	}
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (p *publish) lookAtTopics() error {
 		}
 		e, err := p.topics.find(topic)
 		if err != nil {
-			return fmt.Errorf("publish %s: %w", p.cfg.Name, err)
+			return err
 		}
 		if topic == p.cfg.DeadLetterTopic && e.compacted {
 			return haltf("dead_letter_topic = %q is compacted and takes no record without a key: choose a topic that isn't", topic)

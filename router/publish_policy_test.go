@@ -374,7 +374,7 @@ func TestPublishColumns(t *testing.T) {
 	halted(t, w.both(1, 1), `key: the table has no column "idd" (did you mean "id"?)`, `timestamp: column "text" is string`, `partition: column "text"`, `headers_from: column "id"`)
 	w.cfg.Publish[0] = DefaultPublish()
 	w.cfg.Publish[0].Name, w.cfg.Publish[0].Table, w.cfg.Publish[0].Topic = "p", "ns.t", "nowhere"
-	if err := w.only("publish", w.once); err == nil || !strings.Contains(err.Error(), "topic nowhere does not exist") {
+	if err := w.only("publish", w.once); err == nil || !strings.Contains(err.Error(), "topic nowhere does not exist") || strings.Count(err.Error(), "publish ") != 1 {
 		t.Errorf("got %v", err)
 	}
 	if _, err := w.admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"max.message.bytes": kadm.StringPtr("2000")}, "nowhere"); err != nil {
