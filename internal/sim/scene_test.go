@@ -48,6 +48,10 @@ func plan(seed uint64) []string {
 	g.say("policy %s", map[bool]string{true: "mend", false: "halt"}[g.mends])
 	g.say("produce %s %d", g.topic(), 1+g.rand.IntN(200))
 	g.start(1)
+	if seed%createEvery == 0 { // before it makes the table
+		faults := []string{"cut", "lose", "wrong", "late", "die-after", "conflict", "torn"}
+		g.say("catalog 1 create %s 1 %d", faults[seed/createEvery%uint64(len(faults))], 50+seed/createEvery%1500)
+	}
 	for range 12 + g.rand.IntN(24) {
 		g.step()
 	}
@@ -59,6 +63,9 @@ func plan(seed uint64) []string {
 	}
 	return g.lines
 }
+
+// createEvery says of how many scenes one lets the making of the table go wrong.
+const createEvery = 6
 
 type generator struct {
 	rand      *rand.Rand
