@@ -131,6 +131,7 @@ type testimony struct {
 	next int64
 	book catalog.Book
 	kept bool // whether there is a book
+	anew bool // whether another topic had the name before
 
 	cuts   map[string]*cutSpan  // what the footers say, by cut
 	former int64                // rows that footers say are from before the book
@@ -197,7 +198,7 @@ func (a *audit) hearLedger() (bool, error) {
 	a.partitions = map[topicPartition]*testimony{}
 	for topic, t := range a.ledger.Topics {
 		for p, next := range t.Next {
-			w := &testimony{next: next, cuts: map[string]*cutSpan{}}
+			w := &testimony{next: next, anew: len(t.Retired) > 0, cuts: map[string]*cutSpan{}}
 			w.book, w.kept = t.Books[p]
 			a.partitions[topicPartition{topic, p}] = w
 			if w.kept && !w.book.Adds(next) {

@@ -96,15 +96,23 @@ func (a *audit) allOurs(w *testimony, held int64) bool {
 	switch {
 	case w.rows == nil:
 		return false
-	case w.alien == 0:
+	case w.alien == 0 && !a.mixed(w):
 		return true
 	}
 	return a.deletes == 0 && w.rows.n+w.extra == held+w.former
 }
 
+// mixed tells whether rows of a topic that is gone may be in files that don't
+// say so: others have written the files anew.
+func (a *audit) mixed(w *testimony) bool { return w.anew && a.files.foreign > 0 }
+
 // judgeRows asks whether each offset has its row, or a reason in the book.
 func (a *audit) judgeRows(w *testimony, v *verdict) {
 	if !a.rowsHeard || w.rows == nil {
+		return
+	}
+	if a.mixed(w) {
+		v.open = append(v.open, fmt.Sprintf("its topic was deleted and made again, and rows in files that others wrote don't say of which they are: the table has %d rows of its offsets", w.rows.n+w.extra))
 		return
 	}
 	if w.alien > 0 || w.extra > 0 && w.former > 0 {

@@ -74,3 +74,23 @@ func TestAuditMakesNoCatalog(t *testing.T) {
 		t.Error("the audit made the folder")
 	}
 }
+
+// Rows of a topic that was deleted, rewritten by another engine, don't say that
+// they are not of the topic that has the name now: no proof, and no duplicate.
+func TestAuditOfRowsOfDeletedTopic(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 1})
+	w.ingest("t", func(c *IngestConfig) { c.OnTopicReset = policyRestart }, "a")
+	w.produce("a", 1, 100)
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.remake(30)
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.proven(AuditOptions{}, "30 rows", "proven by footers")
+	w.compact("t")
+	if report := w.unproven(AuditOptions{}, "its topic was deleted and made again"); strings.Contains(report, "twice") || strings.Contains(report, "moved back") {
+		t.Errorf("it names what isn't so:\n%s", report)
+	}
+}

@@ -38,13 +38,14 @@ func (w *stage) proven(o AuditOptions, words ...string) {
 }
 
 // unproven fails unless the audit doesn't and says these words.
-func (w *stage) unproven(o AuditOptions, words ...string) {
+func (w *stage) unproven(o AuditOptions, words ...string) (report string) {
 	w.t.Helper()
 	report, err := w.prove(o)
 	if !errors.Is(err, ErrNotProven) {
 		w.t.Errorf("%v\n%s", err, report)
 	}
 	contains(w.t, report, append(words, "NOT PROVEN")...)
+	return report
 }
 
 // foreign changes a table as another program would, through Iceberg's own library.
