@@ -216,7 +216,10 @@ func (in *ingest) onAssigned(ctx context.Context, parts map[string]map[int32]kgo
 	start, err := in.startOffsets(ctx, want)
 	if err != nil {
 		if ctx.Err() == nil { // else the group is balancing again and assigns anew
-			in.inbox.fail(fmt.Errorf("start partitions: %w", err))
+			if !halts(err) { // what a person must settle reads the same whenever it is found
+				err = fmt.Errorf("start partitions: %w", err)
+			}
+			in.inbox.fail(err)
 		}
 		return nil, err
 	}

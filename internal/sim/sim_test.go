@@ -104,7 +104,7 @@ func playScene(t *testing.T, seed uint64, scene []string) (o outcome) {
 			var who bytes.Buffer
 			_ = pprof.Lookup("goroutine").WriteTo(&who, 2)
 			path := keepLog(seed, who.Bytes())
-			o.err = errors.Join(o.err, fmt.Errorf("the bubble: %v, goroutines in %s\nthe scene, again with -seed %d -seeds 1:\n%s", p, path, seed, text(scene)))
+			o.err = errors.Join(o.err, fmt.Errorf("the bubble: %v, goroutines in %s\nthe scene, again with make sim SEED=%d SEEDS=1:\n%s", p, path, seed, text(scene)))
 		}
 	}()
 	synctest.Test(t, func(*testing.T) {
@@ -147,6 +147,6 @@ func play(seed uint64, scene []string) outcome {
 	for _, f := range found {
 		report += "\n  " + f
 	}
-	o.err = fmt.Errorf("%d violations, log in %s%s\nthe scene, again with -seed %d -seeds 1:\n%s", len(found), path, report, seed, text(scene))
+	o.err = fmt.Errorf("%d violations, log in %s%s\nthe scene, again with make sim SEED=%d SEEDS=1:\n%s", len(found), path, report, seed, text(scene))
 	return o
 }
