@@ -130,24 +130,38 @@ func (t *Table) Append(ctx context.Context, a Append) (Commit, error) {
 func (a Append) passedBy(l Ledger) bool { return l.passed(a) }
 
 // Rewind replaces the whole ledger, if and only if it is still from, by an empty
-// snapshot. It is for policies that go on after a reset or a rollback; from is
-// what Ledger returned, with or without a *RollbackError.
+// snapshot. It is for policies that go on after a reset; from is what Ledger
+// returned. A table that was rolled back meanwhile is a *RollbackError: a commit
+// on top of it would hide that, and what was taken.
 func (t *Table) Rewind(ctx context.Context, from, to Ledger) error {
-	id := to.Append
-	if id == "" || id == from.Append {
-		id = "rewind-" + newID()
-	}
-	ch := change{id: id, rewind: true, passed: func(Ledger) bool { return false }}
-	ch.admits = func(l Ledger, broken error) error {
-		var rolled *RollbackError
-		if broken != nil && !errors.As(broken, &rolled) {
+	return t.rewind(ctx, to, func(l Ledger, broken error) error {
+		if broken != nil {
 			return broken
 		}
-		if !l.equal(from) {
-			return fenced("it is at append %d, not as it was read at append %d", l.Seq, from.Seq)
+		return l.stillIs(from)
+	})
+}
+
+// Reread settles a rollback of the table by an empty snapshot: the ledger becomes
+// the one of the head's own history, Ancestor, which must not be nil. ErrFenced:
+// the table was rolled further, or forward, or somebody else was faster.
+func (t *Table) Reread(ctx context.Context, rolled *RollbackError) error {
+	return t.rewind(ctx, *rolled.Ancestor, func(l Ledger, broken error) error {
+		var now *RollbackError
+		switch {
+		case errors.As(broken, &now) && now.Ancestor != nil && now.Ancestor.equal(*rolled.Ancestor):
+			return l.stillIs(rolled.Property)
+		case broken == nil || now != nil:
+			return fenced("the table is not rolled back any more, or to another place")
 		}
-		return nil
-	}
+		return broken
+	})
+}
+
+// rewind makes to the ledger where admits finds nothing against it.
+func (t *Table) rewind(ctx context.Context, to Ledger, admits func(l Ledger, broken error) error) error {
+	id := "rewind-" + newID()
+	ch := change{id: id, rewind: true, passed: func(Ledger) bool { return false }, admits: admits}
 	ch.move = func(l Ledger, sequence int64) Ledger {
 		n := to.dated(sequence)
 		n.Seq, n.Append = l.Seq+1, id
@@ -155,6 +169,14 @@ func (t *Table) Rewind(ctx context.Context, from, to Ledger) error {
 	}
 	if _, err := t.change(ctx, ch); err != nil {
 		return t.catalog.scrub.error(fmt.Errorf("rewind ledger of %s: %w", t.name, err))
+	}
+	return nil
+}
+
+// stillIs fences what was decided on another ledger.
+func (l Ledger) stillIs(from Ledger) error {
+	if !l.equal(from) {
+		return fenced("it is at append %d, not as it was read at append %d", l.Seq, from.Seq)
 	}
 	return nil
 }

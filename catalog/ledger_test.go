@@ -137,8 +137,14 @@ func TestRollbackIsSeen(t *testing.T) {
 	if _, err := tbl.Append(t.Context(), next(t, tbl, 20, 10, 1)); !errors.As(err, &rb) {
 		t.Errorf("append after the rollback: %v", err)
 	}
-	if err := tbl.Rewind(t.Context(), rb.Property, *rb.Ancestor); err != nil {
+	if err := tbl.Rewind(t.Context(), rb.Property, rb.Property); !errors.As(err, &rb) {
+		t.Errorf("rewind over the rollback: %v", err)
+	}
+	if err := tbl.Reread(t.Context(), rb); err != nil {
 		t.Fatal(err)
+	}
+	if err := tbl.Reread(t.Context(), rb); !errors.Is(err, ErrFenced) {
+		t.Errorf("settle the rollback again: %v", err)
 	}
 	l, err := tbl.Ledger(t.Context())
 	if err != nil || l.Seq != 3 || l.Topics["orders"].Next[0] != 10 {
@@ -150,6 +156,32 @@ func TestRollbackIsSeen(t *testing.T) {
 	}
 	if n := len(contents(t, c, "shop.orders")); n != 4 {
 		t.Errorf("%d files", n)
+	}
+}
+
+// A rollback that has changed since it was seen is not settled: the ledger of the
+// place where the table was then would leave rows out, or repeat them.
+func TestRollbackOverRollback(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	tbl := w.table(c, TableOptions{})
+	first := mustAppend(t, tbl, next(t, tbl, 0, 10, 2))
+	second := mustAppend(t, tbl, next(t, tbl, 10, 10, 2))
+	third := mustAppend(t, tbl, next(t, tbl, 20, 10, 2))
+	rollback(t, c, second.Snapshot)
+	_, err := tbl.Ledger(t.Context())
+	var rb *RollbackError
+	if !errors.As(err, &rb) {
+		t.Fatalf("after the rollback: %v", err)
+	}
+	for _, now := range []int64{first.Snapshot, third.Snapshot} {
+		rollback(t, c, now)
+		if err := tbl.Reread(t.Context(), rb); !errors.Is(err, ErrFenced) {
+			t.Errorf("the table stands elsewhere now: %v", err)
+		}
+	}
+	if l, err := tbl.Ledger(t.Context()); err != nil || l.Topics["orders"].Next[0] != 30 {
+		t.Errorf("rolled forward: %+v, %v", l, err)
 	}
 }
 

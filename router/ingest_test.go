@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"icerouter/catalog"
 )
 
 // --once takes what is there, ends, and the next run goes on from the ledger:
@@ -199,6 +201,47 @@ func TestLedgerAgainstTopic(t *testing.T) {
 	}
 	if total != 180 {
 		t.Errorf("got %d rows, want 150 and the 30 of the new topic", total)
+	}
+}
+
+// on_topic_reset = "restart" reads the topic from its first offset, whatever start says.
+func TestResetStartsAtFirstOffset(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 2})
+	w.ingest("t", func(c *IngestConfig) { c.Start, c.OnTopicReset = "latest", "restart" }, "a")
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.produce("a", 2, 10)
+	if _, err := w.admin.DeleteTopics(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.admin.CreateTopic(t.Context(), 2, 1, nil, "a"); err != nil {
+		t.Fatal(err)
+	}
+	w.sent["a"] = nil
+	w.produce("a", 2, 30)
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.audit("t", "a")
+}
+
+// Whoever sees a topic first enters all of its partitions: else those of the
+// next instance would begin at their first offset, though start says latest.
+func TestTopicIsEnteredWhole(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 3})
+	w.ingest("t", func(c *IngestConfig) { c.Start = "latest" }, "a")
+	w.produce("a", 3, 30)
+	in := &ingest{cfg: w.cfg.Ingest[0], admin: w.admin}
+	start, fresh, err := in.resolve(t.Context(), catalog.Ledger{}, map[string][]int32{"a": {1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(start["a"]) != 1 || start["a"][1] == 0 {
+		t.Errorf("partition 1 starts at %v", start)
+	}
+	if len(fresh["a"]) != 3 || fresh["a"][0] == 0 || fresh["a"][2] == 0 {
+		t.Errorf("%v enters the ledger, want every partition at its end", fresh)
 	}
 }
 

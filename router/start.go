@@ -121,7 +121,10 @@ func (in *ingest) ledger(ctx context.Context) (catalog.Ledger, error) {
 		return ledger, haltf("%v; no snapshot that is left carries a ledger to go back to: restore the table property %s by hand", err, catalog.LedgerProperty(in.cfg.Name))
 	}
 	in.log.Warn("table was rolled back: reading again from the ledger of its head", zap.Int64("seq", rolled.Property.Seq), zap.Int64("head_seq", rolled.Ancestor.Seq))
-	if err := in.table.Rewind(ctx, rolled.Property, *rolled.Ancestor); err != nil {
+	switch err := in.table.Reread(ctx, rolled); {
+	case errors.Is(err, catalog.ErrFenced):
+		return in.ledger(ctx) // the table has moved on: look again
+	case err != nil:
 		return ledger, fmt.Errorf("rewind ledger of %s: %w", in.cfg.Table, err)
 	}
 	return in.table.Ledger(ctx)
@@ -230,10 +233,11 @@ func (in *ingest) listed(ctx context.Context, which string, list func(context.Co
 	return offsets, nil
 }
 
-// resolve returns where each partition starts, and which of them the ledger
-// doesn't have yet. Only a topic that the ledger has never seen starts where
-// the configuration says; a partition added to a known topic is read from its
-// first offset.
+// resolve returns where each partition starts, and which partitions are to
+// enter the ledger. Only a topic that the ledger has never seen starts where the
+// configuration says, and enters it whole: the partitions that other instances
+// have would otherwise look as if they had been added to a known topic, and such
+// a partition is read from its first offset.
 func (in *ingest) resolve(ctx context.Context, ledger catalog.Ledger, want map[string][]int32) (start, fresh catalog.Offsets, err error) {
 	start, fresh = catalog.Offsets{}, catalog.Offsets{}
 	var first, configured kadm.ListedOffsets
@@ -260,6 +264,11 @@ func (in *ingest) resolve(ctx context.Context, ledger catalog.Ledger, want map[s
 			}
 			setOffset(start, at, o.Offset)
 			setOffset(fresh, at, o.Offset)
+		}
+		if !seen {
+			for p, o := range configured[topic] {
+				setOffset(fresh, topicPartition{topic, p}, o.Offset)
+			}
 		}
 	}
 	return start, fresh, nil
