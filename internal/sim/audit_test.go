@@ -46,6 +46,14 @@ type auditor struct {
 	lists     map[string][]string // manifests by manifest list
 	manifests map[string][]string // live data files by manifest
 	files     map[string][]row    // rows by data file
+	known     map[string]known    // data files that were ever added
+	sums      map[string]*sum     // by manifest
+	rowsOf    map[string]int64    // that an instance has added
+	meta      table.Metadata      // the table under audit
+	keep      int                 // keep_snapshots
+	latest    bool                // start is "latest"
+	schemas   []int               // the current ones since the head was made
+	refs      map[string]int64    // the names when the head was made
 	commits   int
 	rewound   bool // an instance has settled a rollback
 	rolled    bool // the table was rolled back, and no instance has committed since
@@ -58,7 +66,8 @@ type row struct {
 }
 
 func newAuditor(t *truth, o *objects, ingest string, printf func(string, ...any)) *auditor {
-	return &auditor{truth: t, objects: o, ingest: ingest, printf: printf, lists: map[string][]string{}, manifests: map[string][]string{}, files: map[string][]row{}}
+	return &auditor{truth: t, objects: o, ingest: ingest, printf: printf, lists: map[string][]string{}, manifests: map[string][]string{}, files: map[string][]row{},
+		known: map[string]known{}, sums: map[string]*sum{}, rowsOf: map[string]int64{}}
 }
 
 // problemsMax is how many violations are worth reading.
@@ -157,6 +166,10 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.commits++
+	if a.refs == nil {
+		a.remember(before, before)
+	}
+	defer a.remember(before, after)
 	head := after.CurrentSnapshot()
 	if head == nil {
 		return
@@ -168,6 +181,9 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 		return
 	}
 	a.printf("commit %d by %s: snapshot %d, ledger %v", a.commits, by, head.SnapshotID, now)
+	if a.latest {
+		a.begun(was, now)
+	}
 	if by == foreigner || !a.rolled {
 		a.forward(by, was, now)
 	}
@@ -175,6 +191,9 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 		a.rolled, a.rewound = false, true
 	}
 	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
+	if by != foreigner {
+		a.proveCommit(by, before, after)
+	}
 }
 
 // forward sees that the ledger has not gone back. REQUIRES: a.mu is held.
@@ -246,6 +265,7 @@ func (a *auditor) check(when, file string, row row, l ledger) {
 // present returns the data files of the head, after seeing that all files that
 // any snapshot names are there.
 func (a *auditor) present(meta table.Metadata) ([]string, error) {
+	a.meta = meta
 	head := meta.CurrentSnapshot()
 	var live []string
 	seen := map[string]bool{}
@@ -274,9 +294,12 @@ func (a *auditor) present(meta table.Metadata) ([]string, error) {
 					return nil, fmt.Errorf("snapshot %d: data file %s is missing", s.SnapshotID, f)
 				}
 				if _, known := a.files[f]; !known {
-					if a.files[f], err = readRows(a.objects, f); err != nil {
+					is, err := readFacts(a.objects, f)
+					if err != nil {
 						return nil, fmt.Errorf("data file %s: %w", f, err)
 					}
+					a.files[f] = is.rows
+					a.proveFile(f, is)
 				}
 			}
 		}
@@ -297,6 +320,9 @@ func (a *auditor) listed(s table.Snapshot) ([]string, error) {
 	var names []string
 	for _, m := range manifests {
 		names = append(names, m.FilePath())
+		if err := a.proveManifest(s, m); err != nil {
+			return nil, err
+		}
 		if _, ok := a.manifests[m.FilePath()]; ok {
 			continue
 		}
@@ -338,8 +364,8 @@ func (a *auditor) deleting(meta table.Metadata, by, name string) {
 	}
 }
 
-// readRows reads the identity of each row of a data file.
-func readRows(o *objects, name string) (rows []row, err error) {
+// readFacts reads a data file.
+func readFacts(o *objects, name string) (*facts, error) {
 	body, _ := o.read(name)
 	f, err := file.NewParquetReader(bytes.NewReader(body))
 	if err != nil {
@@ -355,17 +381,22 @@ func readRows(o *objects, name string) (rows []row, err error) {
 		return nil, err
 	}
 	defer t.Release()
-	rows = make([]row, t.NumRows())
+	is := &facts{size: int64(len(body)), rows: make([]row, t.NumRows()), columns: map[int][]any{}}
+	if text := f.MetaData().KeyValueMetadata().FindValue("router.origins"); text != nil {
+		is.origins = *text
+	}
 	for i := range int(t.NumCols()) {
-		at := 0
+		field := t.Schema().Field(i)
+		column := make([]any, 0, t.NumRows())
 		for _, chunk := range t.Column(i).Data().Chunks() {
 			for k := range chunk.Len() {
-				rows[at].set(t.Schema().Field(i).Name, chunk, k)
-				at++
+				is.rows[len(column)].set(field.Name, chunk, k)
+				column = append(column, valueAt(chunk, k))
 			}
 		}
+		is.columns[fieldID(field)] = column
 	}
-	return rows, nil
+	return is, nil
 }
 
 // set takes the value of one column.

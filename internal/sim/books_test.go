@@ -196,6 +196,9 @@ func (w *world) examine() {
 	if !w.checkBooks() || w.seed%doctorEvery != 0 {
 		return
 	}
+	if len(w.truth.allLogs) > len(topics) {
+		return // rows of an earlier log have the same offsets: then not everything can be named
+	}
 	names := slices.Sorted(maps.Keys(treatments))
 	what := names[w.rand.IntN(len(names))]
 	switch _, err := w.doctor(what); {
@@ -246,9 +249,14 @@ func (w *world) checkVerdict(at origin, gap int64, a account, said string) {
 
 var runs = regexp.MustCompile(`(\d+)(?:\.\.(\d+))?`)
 
-// names tells whether one of the runs after "no row" in text holds the offset.
+// names tells whether one of the runs after "no row", or "never had a row", in
+// text holds the offset.
 func names(text string, offset int64) bool {
-	_, text, _ = strings.Cut(text, "no row")
+	if _, after, ok := strings.Cut(text, "no row"); ok {
+		text = after
+	} else {
+		_, text, _ = strings.Cut(text, "never had a row")
+	}
 	for _, m := range runs.FindAllStringSubmatch(text, -1) {
 		first, _ := strconv.ParseInt(m[1], 10, 64)
 		last := first

@@ -75,7 +75,7 @@ func (w *world) foreignExpire() error {
 	gone := map[string]bool{}
 	w.audit.mu.Lock()
 	for _, s := range meta.Snapshots() {
-		if s.SnapshotID == head.SnapshotID {
+		if s.SnapshotID == head.SnapshotID || named(meta, s.SnapshotID) {
 			continue
 		}
 		ids = append(ids, s.SnapshotID)
@@ -84,8 +84,12 @@ func (w *world) foreignExpire() error {
 			gone[m] = true
 		}
 	}
-	for _, m := range w.audit.lists[head.ManifestList] {
-		delete(gone, m)
+	for _, s := range meta.Snapshots() {
+		if s.SnapshotID == head.SnapshotID || named(meta, s.SnapshotID) {
+			for _, m := range w.audit.lists[s.ManifestList] {
+				delete(gone, m)
+			}
+		}
 	}
 	w.audit.mu.Unlock()
 	if len(ids) == 0 {
@@ -255,4 +259,35 @@ func (w *world) foreignRollback() error {
 	})
 	_, _, err := w.lake.apply(foreigner, nil, []table.Update{table.NewSetSnapshotRefUpdate(table.MainBranch, target, table.BranchRef, 0, 0, 0)})
 	return err
+}
+
+// named tells whether a branch or a tag names a snapshot.
+func named(meta table.Metadata, id int64) bool {
+	for _, ref := range meta.Refs() {
+		if ref.SnapshotID == id {
+			return true
+		}
+	}
+	return false
+}
+
+// foreignTag names a snapshot that the table has, so that nobody may expire it.
+func (w *world) foreignTag() error {
+	meta := w.lake.current()
+	all := meta.Snapshots()
+	id := all[w.rand.IntN(len(all))].SnapshotID
+	name := fmt.Sprintf("tag_%d", w.rand.IntN(3))
+	_, _, err := w.lake.commit(foreigner, nil, []table.Update{table.NewSetSnapshotRefUpdate(name, id, table.TagRef, 0, 0, 0)})
+	return err
+}
+
+// foreignUntag takes a snapshot's name away.
+func (w *world) foreignUntag() error {
+	for name := range w.lake.current().Refs() {
+		if strings.HasPrefix(name, "tag_") {
+			_, _, err := w.lake.commit(foreigner, nil, []table.Update{table.NewRemoveSnapshotRefUpdate(name)})
+			return err
+		}
+	}
+	return nil
 }

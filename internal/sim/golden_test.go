@@ -134,7 +134,11 @@ func (w *world) halts(n int) (string, error) {
 	return "", fmt.Errorf("instance %d does not halt", n)
 }
 
-var snapshotID = regexp.MustCompile(`\d{10,}`)
+var (
+	appendFiles = regexp.MustCompile(`append \d+ files`)
+	snapshotID  = regexp.MustCompile(`\d{10,}`)
+	tableID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+)
 
 // plain is a text without what differs from one play to the next.
 func (w *world) plain(text string) string {
@@ -143,5 +147,6 @@ func (w *world) plain(text string) string {
 	for i, id := range w.truth.allLogs {
 		text = strings.ReplaceAll(text, id, fmt.Sprintf("<topic %d>", i+1))
 	}
-	return snapshotID.ReplaceAllString(text, "<snapshot>")
+	text = appendFiles.ReplaceAllString(text, "append <n> files")
+	return snapshotID.ReplaceAllString(tableID.ReplaceAllString(text, "<table>"), "<snapshot>")
 }

@@ -91,6 +91,20 @@ func (l *lake) apply(by string, requires []table.Requirement, updates []table.Up
 	return after, l.location(), nil
 }
 
+// replace drops the table and makes it again: the same name, and another table.
+func (l *lake) replace() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	spec := l.meta.PartitionSpec()
+	meta, err := table.NewMetadata(l.meta.CurrentSchema(), &spec, table.UnsortedSortOrder, bucket+"ns/t", l.meta.Properties())
+	if err != nil {
+		return err
+	}
+	l.meta, l.past = meta, nil
+	l.version++
+	return nil
+}
+
 // staleMax is how many states a wrong answer may be behind.
 const staleMax = 3
 

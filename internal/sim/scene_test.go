@@ -14,6 +14,8 @@ import (
 //
 //	catalog sql            at the top: the catalog is a PostgreSQL database
 //	policy halt            what the instances do where records are lost: halt, mend
+//	from latest            where a topic begins that nobody has read
+//	skip                   bad records are left out, and no dead letters written
 //	produce a 200          records to every partition of a, good, bad and empty ones
 //	begin a 50             the same in a transaction that stays open; end commit, end abort
 //	start 1                an instance; double 1 in a group of its own; stop 1 in peace, kill 1 with all it holds
@@ -25,7 +27,10 @@ import (
 //	catalog 1 commit late 1 800
 //	store 1 put wrong 3
 //	store 1 put die-after 1  it dies when its next object is there
-//	append 10              by another writer; also property, column, drop, spec, expire, rewrite, delete, rollback
+//	once 1                 an instance that runs to the ends as of now
+//	flood a 5000           so many records at once to one partition of a
+//	append 10              by another writer; also property, column, drop, spec, expire, rewrite, delete, rollback, tag, untag
+//	replace                the table is dropped and made again
 //	grow a                 one partition more; trim a: retention up to the ledger; overtake a: beyond it
 //	recreate a 3           the topic is deleted and made again
 //	leaders, coordinators  the broker moves them
@@ -45,12 +50,23 @@ func plan(seed uint64) []string {
 		g.say("catalog sql")
 	}
 	g.mends = g.rand.IntN(2) == 0
+	g.weigh()
 	g.say("policy %s", map[bool]string{true: "mend", false: "halt"}[g.mends])
+	if g.rand.IntN(4) == 0 {
+		g.say("from latest")
+	}
+	if g.rand.IntN(6) == 0 {
+		g.say("skip")
+	}
 	g.say("produce %s %d", g.topic(), 1+g.rand.IntN(200))
 	g.start(1)
 	if seed%createEvery == 0 { // before it makes the table
 		faults := []string{"cut", "lose", "wrong", "late", "die-after", "conflict", "torn"}
 		g.say("catalog 1 create %s 1 %d", faults[seed/createEvery%uint64(len(faults))], 50+seed/createEvery%1500)
+	}
+	if g.plots > 0 && g.rand.IntN(2) == 0 { // at the very start
+		g.pair()
+		g.slow("load", 6)
 	}
 	for range 12 + g.rand.IntN(24) {
 		g.step()
@@ -74,6 +90,9 @@ type generator struct {
 	paused    map[int]bool
 	open      bool // a transaction
 	mends     bool // the policy: records may be lost
+	weights   []int
+	doubles   int // of ten starts
+	plots     int // one step of so many is a plot; 0: none
 	lines     []string
 }
 
@@ -87,7 +106,7 @@ func (g *generator) instance() int                 { return 1 + g.rand.IntN(g.in
 
 func (g *generator) start(n int) {
 	g.running[n] = true
-	if g.rand.IntN(10) == 0 {
+	if g.rand.IntN(10) < g.doubles {
 		g.say("double %d", n)
 		return
 	}
@@ -97,8 +116,16 @@ func (g *generator) start(n int) {
 // step adds one step, and often a wait for it to bite.
 func (g *generator) step() {
 	n := g.instance()
-	switch x := g.rand.IntN(100); {
+	if g.plots > 0 && g.rand.IntN(g.plots) == 0 {
+		g.plot()
+		return
+	}
+	switch x := g.draw(); {
 	case x < 22:
+		if g.rand.IntN(40) == 0 {
+			g.say("flood %s %d", g.topic(), 2000+g.rand.IntN(6000))
+			break
+		}
 		g.say("produce %s %d", g.topic(), 1+g.rand.IntN(1+g.rand.IntN(400)))
 	case x < 28:
 		if g.open {
@@ -123,8 +150,10 @@ func (g *generator) step() {
 		g.say("trim %s", g.topic())
 	case x < 96:
 		g.say("%s", g.pick("leaders", "coordinators"))
-	case x < 97 && g.mends:
-		g.lose()
+	case x < 97:
+		if g.mends {
+			g.lose()
+		}
 	case x < 98:
 		g.clock(n)
 	default:
@@ -149,6 +178,8 @@ func (g *generator) clock(n int) {
 // life starts, stops, kills, pauses or resumes an instance.
 func (g *generator) life(n int) {
 	switch {
+	case !g.running[n] && g.rand.IntN(8) == 0:
+		g.say("once %d", n)
 	case !g.running[n]:
 		g.start(n)
 	case g.paused[n]:
@@ -189,7 +220,7 @@ func (g *generator) catalogFault(n int) {
 }
 
 func (g *generator) storeFault(n int) {
-	g.say("store %d %s %s %d %d", n, g.pick("put", "put", "put", "get", "delete"), g.pick("cut", "refuse", "lose", "wrong", "slow", "torn", "deny", "late", "forbid", "die", "die-after", "evict"), 1+g.rand.IntN(5), 50+g.rand.IntN(1500))
+	g.say("store %d %s %s %d %d", n, g.pick("put", "put", "put", "get", "delete"), g.pick("cut", "refuse", "lose", "wrong", "slow", "torn", "deny", "late", "forbid", "die", "die-after", "evict"), 1+g.rand.IntN(1+g.rand.IntN(9)), 50+g.rand.IntN(1500))
 }
 
 func (g *generator) kafkaFault(n int) {
@@ -205,14 +236,16 @@ func (g *generator) kafkaFault(n int) {
 	choices := []refusal{
 		{"heartbeat", 27}, {"heartbeat", 25}, {"heartbeat", 16}, {"heartbeat", 22}, {"join", 25}, {"join", 14}, {"join", 15}, {"sync", 27}, {"sync", 25}, {"sync", 22},
 		{"commit", 22}, {"commit", 25}, {"commit", 7}, {"committed", 14}, {"fetch", 6}, {"fetch", 3}, {"fetch", 74}, {"fetch", 76}, {"fetch", 2}, {"fetch", 56},
-		{"produce", 7}, {"produce", 6}, {"produce", 20}, {"offsets", 6}, {"offsets", 7}, {"metadata", 5}, {"coordinator", 15},
+		{"produce", 7}, {"produce", 6}, {"produce", 20}, {"produce", 29}, {"produce", 10}, {"offsets", 6}, {"offsets", 7}, {"metadata", 5}, {"coordinator", 15},
 	}
 	c := choices[g.rand.IntN(len(choices))]
 	g.say("refuse %s %d %d", c.call, c.code, 1+g.rand.IntN(4))
 }
 
 func (g *generator) foreign() {
-	switch g.rand.IntN(10) {
+	switch g.rand.IntN(11) {
+	case 10:
+		g.say("%s", g.pick("tag", "tag", "untag"))
 	case 0, 1:
 		g.say("append %d", 1+g.rand.IntN(20))
 	case 2:

@@ -155,7 +155,17 @@ func (w *world) act(words []string) error {
 		return w.overtake(words[1])
 	case "recreate":
 		return w.recreate(words[1], int32(number(2)))
-	case "append", "property", "column", "drop", "spec", "expire", "rewrite", "delete", "rollback":
+	case "from":
+		w.cfg.Ingest[0].Start, w.audit.latest = words[1], words[1] == "latest"
+	case "skip":
+		w.cfg.Ingest[0].OnBadRecord, w.cfg.Ingest[0].DeadLetterTopic = "skip", ""
+	case "once":
+		return w.runOnce(number(1))
+	case "flood":
+		return w.flood(words[1], number(2))
+	case "replace":
+		return w.lake.replace()
+	case "append", "property", "column", "drop", "spec", "expire", "rewrite", "delete", "rollback", "tag", "untag":
 		w.foreign(words[0], number(1))
 	case "grow":
 		_, err := w.admin.CreatePartitions(w.ctx, 1, words[1])
@@ -193,14 +203,7 @@ func (w *world) records(topic string, n int, k kind) (out []*kgo.Record, notes [
 				kind = null
 			}
 			r := w.truth.add(kind, topic, p.Partition)
-			value := fmt.Appendf(nil, `{"id": %d, "text": "%s"}`, r.id, strings.Repeat("x", w.rand.IntN(1+w.rand.IntN(300))))
-			switch kind {
-			case bad:
-				value = [][]byte{[]byte(`{"id": "no number"}`), []byte(`{`), []byte(`{"text": "no id"}`), {}}[w.rand.IntN(4)]
-			case null:
-				value = nil
-			}
-			out, notes = append(out, &kgo.Record{Topic: topic, Partition: p.Partition, Value: value}), append(notes, r)
+			out, notes = append(out, w.record(r)), append(notes, r)
 		}
 	}
 	return out, notes
@@ -372,11 +375,17 @@ func (w *world) look() {
 				w.audit.violation("%s waits for a person: %s", i.name, s.Error)
 			}
 		}
+		w.claims(i)
 		if w.halting[n] {
 			continue
 		}
 		select {
 		case err := <-i.done:
+			if i.ends != nil {
+				delete(w.instances, n)
+				w.hasEnded(i, err)
+				continue
+			}
 			w.log.printf("%s ended by itself, and is started again: %v", i.name, err)
 			delete(w.instances, n)
 			if err := w.run(n, i.group); err != nil {
@@ -411,7 +420,7 @@ func (w *world) foreign(what string, n int) {
 	act := map[string]func() error{
 		"append": func() error { return w.foreignAppend(n) }, "property": w.foreignProperty, "column": w.foreignColumn,
 		"expire": w.foreignExpire, "rewrite": w.foreignRewrite, "delete": w.foreignDelete, "rollback": w.foreignRollback,
-		"drop": w.foreignDrop, "spec": w.foreignSpec,
+		"drop": w.foreignDrop, "spec": w.foreignSpec, "tag": w.foreignTag, "untag": w.foreignUntag,
 	}[what]
 	if meta := w.lake.current(); meta == nil || meta.CurrentSnapshot() == nil {
 		return // nobody has made the table yet
@@ -522,6 +531,7 @@ func (w *world) once() error {
 	for {
 		select {
 		case err := <-i.done:
+			w.claimsAll(i)
 			return err
 		case <-time.After(200 * time.Millisecond):
 			w.bury()

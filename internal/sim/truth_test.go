@@ -5,6 +5,8 @@ package sim
 import (
 	"fmt"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // origin is a place in Kafka.
@@ -37,7 +39,9 @@ type record struct {
 	log    string // the id of the topic as of then: one that is made again has another
 	loose  bool   // it may be lost, as somebody outside has seen to it; never there twice
 
-	deleted bool // its row was deleted by another writer
+	deleted bool        // its row was deleted by another writer
+	text    *string     // what a row says besides
+	sent    *kgo.Record // as it was produced
 }
 
 // truth is what was produced and appended, noted before anybody can see it.

@@ -206,6 +206,7 @@ func (w *world) configure(store, rest string) {
 	}}
 	in.Create.Properties = map[string]string{"write.parquet.compression-codec": "snappy"} // of other writers
 	in.Create.Partition = [][]string{nil, {"bucket(id, 4)"}, {"_kafka_topic"}}[w.rand.IntN(3)]
+	w.audit.keep = in.KeepSnapshots
 	cfg.Ingest = []router.IngestConfig{in}
 	w.cfg = cfg
 }
@@ -246,6 +247,7 @@ type instance struct {
 	router     *router.Router
 	stop, kill context.CancelFunc
 	done       chan error
+	ends       map[origin]int64 // where a run to the ends began to end; nil: it is none
 }
 
 // die ends the instance as kill -9 does. It does not wait for the end.
@@ -363,22 +365,27 @@ func (w *world) inspect(when string) {
 		}
 	}
 	w.readLetters()
+	w.checkGroup(when)
+	var wrong []string
 	w.truth.mu.Lock()
-	defer w.truth.mu.Unlock()
 	bads := map[origin]bool{}
 	for _, r := range w.truth.records {
-		if r.kind != bad || r.origin.offset < 0 {
+		if r.kind != bad || r.origin.offset < 0 || w.cfg.Ingest[0].OnBadRecord == "skip" {
 			continue
 		}
 		bads[r.origin] = true
 		if w.dead[r.origin] == 0 && !r.loose && r.origin.offset < l.of(r) {
-			w.audit.violation("%s: the ledger has passed the bad record %v (at %d), and there is no dead letter", when, r.origin, l.of(r))
+			wrong = append(wrong, fmt.Sprintf("the ledger has passed the bad record %v (at %d), and there is no dead letter", r.origin, l.of(r)))
 		}
 	}
+	w.truth.mu.Unlock() // the auditor's lock comes first
 	for o := range w.dead {
 		if !bads[o] {
-			w.audit.violation("%s: dead letter of %v, which is not a bad record", when, o)
+			wrong = append(wrong, fmt.Sprintf("dead letter of %v, which is not a bad record", o))
 		}
+	}
+	for _, text := range wrong {
+		w.audit.violation("%s: %s", when, text)
 	}
 }
 
@@ -396,6 +403,7 @@ func (w *world) readLetters() {
 			fetches.EachRecord(func(r *kgo.Record) {
 				w.read[r.Partition] = r.Offset + 1
 				w.dead[originOf(r)]++
+				w.checkLetter(r)
 			})
 		}
 	}
