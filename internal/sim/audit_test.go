@@ -101,6 +101,14 @@ func (a *auditor) wentBack() bool {
 	return a.rewound
 }
 
+// caughtUp is told that everything is in the table: every owner has heard of the
+// rollback.
+func (a *auditor) caughtUp() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rewound = false
+}
+
 func (a *auditor) rolledBack() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

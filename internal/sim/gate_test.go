@@ -25,7 +25,7 @@ type gate struct {
 	mu     sync.Mutex
 	shut   chan struct{} // nil while open; closed when it opens again
 	closed chan struct{} // closed for good
-	since  time.Time     // when that was
+	since  time.Time     // since when nothing gets through; zero while it does
 	faults []fault
 	skew   time.Duration // how far the instance's clock is ahead
 	stale  bool          // whether its last load was answered from a copy that is behind
@@ -49,6 +49,9 @@ func (g *gate) pause() {
 	defer g.mu.Unlock()
 	if g.shut == nil {
 		g.shut = make(chan struct{})
+		if g.since.IsZero() {
+			g.since = time.Now()
+		}
 	}
 }
 
@@ -58,6 +61,11 @@ func (g *gate) resume() {
 	if g.shut != nil {
 		close(g.shut)
 		g.shut = nil
+		select {
+		case <-g.closed:
+		default:
+			g.since = time.Time{}
+		}
 	}
 }
 
@@ -68,13 +76,15 @@ func (g *gate) close() {
 	select {
 	case <-g.closed:
 	default:
-		g.since = time.Now()
+		if g.since.IsZero() {
+			g.since = time.Now()
+		}
 		close(g.closed)
 	}
 }
 
-// deadFor tells how long the instance has been cut off for ever.
-func (g *gate) deadFor() time.Duration {
+// silentFor tells for how long nothing has got through.
+func (g *gate) silentFor() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.since.IsZero() {

@@ -183,7 +183,7 @@ func (w *world) act(words []string) error {
 	case "coordinators":
 		w.broker.RehashCoordinators()
 	case "wait":
-		time.Sleep(time.Duration(number(1)) * time.Millisecond)
+		w.wait(time.Duration(number(1)) * time.Millisecond)
 	case "settle":
 		return w.settle()
 	default:
@@ -322,13 +322,27 @@ func (w *world) stop(n int) error {
 	}
 }
 
-// bury takes dead members out of the group once their session is over, as Kafka
-// does. This broker never misses a member that died between its join and its
-// sync, and its partitions would be nobody's for ever.
+// buryEvery is how often the world takes silent members out of the group while it waits.
+const buryEvery = 500 * time.Millisecond
+
+// wait lets time pass.
+func (w *world) wait(d time.Duration) {
+	for until := time.Now().Add(d); ; w.bury() {
+		left := time.Until(until)
+		if left <= 0 {
+			return
+		}
+		time.Sleep(min(left, buryEvery))
+	}
+}
+
+// bury takes silent members, dead or paused, out of the group once their session
+// is over, as Kafka does. This broker never misses a member that falls silent
+// between its join and its sync, and its partitions would be nobody's.
 func (w *world) bury() {
 	w.putOut(func(name string) bool {
 		g := w.gate(name)
-		return g != nil && g.deadFor() >= w.cfg.Kafka.SessionTimeout
+		return g != nil && g.silentFor() >= w.cfg.Kafka.SessionTimeout
 	})
 }
 
@@ -517,6 +531,7 @@ func (w *world) settle() error {
 		time.Sleep(20 * time.Millisecond)
 		w.look()
 	}
+	w.audit.caughtUp()
 	return nil
 }
 
