@@ -21,7 +21,7 @@ type defect struct {
 // files is there several times. Not planted, because reading the ledger makes
 // them harmless: not waiting in a revoke, taking an error for a success, and
 // starting from the group's offsets as long as the ledger is checked.
-var defects = slices.Concat(sqlDefects, []defect{
+var defects = slices.Concat(sqlDefects, metadataDefects, []defect{
 	{"no-ledger-check", "catalog/append.go", [][2]string{
 		{"\t\treturn l.admits(a)\n", "\t\tif defective(\"no-ledger-check\") {\n\t\t\treturn nil\n\t\t}\n\t\treturn l.admits(a)\n"},
 	}},
