@@ -24,6 +24,9 @@ func (d *doctored) rewriteRows(change int) error {
 	if err != nil {
 		return err
 	}
+	if len(d.w.truth.allLogs) > len(topics) {
+		return errHealthy // rows are no witness beside those of a topic that is gone
+	}
 	at := d.w.rand.IntN(len(v.rows))
 	victim := v.rows[at].origin
 	where := origin{victim.topic, victim.partition, 0}
@@ -45,7 +48,7 @@ func (d *doctored) rewriteRows(change int) error {
 	default:
 		d.where[where] = true
 		d.named = func(_ origin, said string) string {
-			if !strings.Contains(said, "gap: ") || !names(said, victim.offset) && !strings.Contains(said, "more") {
+			if !strings.Contains(said, "gap: ") || !names(said, victim.offset) {
 				return fmt.Sprintf("that the row of offset %d is gone", victim.offset)
 			}
 			return ""

@@ -169,7 +169,7 @@ func (d *doctored) take() error {
 		switch {
 		case !strings.Contains(said, fmt.Sprintf("gap: %d rows are gone", n)) && !strings.Contains(said, fmt.Sprintf("%d of its", n)):
 			return fmt.Sprintf("that %d rows are gone", n)
-		case !names(said, lost) && !strings.Contains(said, "more"):
+		case !names(said, lost):
 			return fmt.Sprintf("that the row of offset %d is", lost)
 		}
 		return ""
