@@ -26,9 +26,10 @@ const expireYoungFrom = 4
 // began with is gone. Never one that a branch or tag names, none that lies outside of main's
 // history (somebody rolled back, and may want it again), and none from the oldest
 // on that a publish holds (see hold.go): the commit asserts that no other hold came.
+// None at all as long as a publish holds whatever comes.
 func (t *Table) expire(st *staged, meta table.Metadata) {
 	keep := t.options.ExpireKeep
-	if keep <= 0 || !t.mayExpire(meta) {
+	if keep <= 0 || !t.mayExpire(meta) || holdsAll(meta) {
 		return
 	}
 	named, held := map[int64]bool{}, map[int64]bool{}
@@ -52,10 +53,17 @@ func (t *Table) expire(st *staged, meta table.Metadata) {
 		if held[s.SnapshotID] { // what follows it is still to be read
 			back += len(st.expired)
 			st.expired = st.expired[:0]
+			delete(held, s.SnapshotID)
 		}
 		young := s.TimestampMs > st.snapshot.TimestampMs-t.options.ExpireAfter.Milliseconds() && place <= expireYoungFrom*keep
 		if place > keep && !young && !named[s.SnapshotID] && isOurSnapshot(s) {
 			st.expired = append(st.expired, *s)
+		}
+	}
+	for _, further := range held {
+		if further { // another engine has expired snapshots between: all that is left follows it
+			back += len(st.expired)
+			st.expired = nil
 		}
 	}
 	t.tellHeld(back, tags)

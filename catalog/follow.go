@@ -60,6 +60,11 @@ func (v *View) Same(uuid string) error {
 	return nil
 }
 
+// Sequence returns the number of the newest snapshot that the table has ever had,
+// rolled back or not; 0 in tables of format version 1. It never falls: a view with
+// a smaller one comes from a copy of the table's metadata that is behind.
+func (v *View) Sequence() int64 { return v.state.meta.LastSequenceNumber() }
+
 // Schema returns the current schema.
 func (v *View) Schema() *iceberg.Schema { return v.state.meta.CurrentSchema() }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apache/iceberg-go"
 	"github.com/apache/iceberg-go/table"
 )
 
@@ -19,9 +20,14 @@ import (
 // Beside the tags of the publishes there is one, horizonTag, that names the
 // oldest of them. An expiry commits only if the horizon still is where it saw it,
 // so that none that began before a hold removes what is held.
+//
+// While the table has no snapshot, a tag can name none. A property says then that
+// the publish holds whatever comes, until a tag takes its place. It is set before
+// there is a first snapshot or not at all, so every expiry sees it.
 const (
-	holdPrefix = "router_publish_"
-	horizonTag = "router_publish"
+	holdPrefix   = "router_publish_"
+	horizonTag   = "router_publish"
+	holdProperty = "router.hold." // and the publish's name
 )
 
 const (
@@ -53,7 +59,8 @@ func (e *HoldError) Unwrap() error { return e.Err }
 // "router_publish_NAME", in place of the one that it held before. While the hold
 // is there no ingest of this program expires that snapshot, nor any that follows it
 // in the head's history. Of a snapshot that was expired, and of 0, the place before
-// the first, the one that follows is held. It is idempotent, and without a
+// the first, the one that follows is held; of a table without snapshots, every
+// one that comes. It is idempotent, and without a
 // commit when the tag is there already. It takes its turn with other writers; an
 // append that meets it is tried again.
 //
@@ -101,15 +108,27 @@ func (t *Table) tryHold(ctx context.Context, tag string, snapshot *int64) (done 
 		}
 		return false, err
 	}
-	if snapshot != nil {
-		if s.meta.CurrentSnapshot() == nil {
-			return true, nil // there is nothing that could be expired
+	property := holdProperty + strings.TrimPrefix(tag, holdPrefix)
+	_, holdsAll := s.meta.Properties()[property]
+	var requires []table.Requirement
+	var updates []table.Update
+	switch {
+	case snapshot != nil && s.meta.CurrentSnapshot() == nil:
+		requires = []table.Requirement{table.AssertTableUUID(s.meta.TableUUID()), table.AssertRefSnapshotID(table.MainBranch, nil)}
+		if !holdsAll {
+			updates = []table.Update{table.NewSetPropertiesUpdate(iceberg.Properties{property: "true"})}
 		}
+	case snapshot != nil:
 		if snapshot = holdable(s.meta, *snapshot); snapshot == nil {
 			return false, &unfitError{ErrSnapshotGone}
 		}
+		fallthrough
+	default:
+		requires, updates = holdChange(s.meta, tag, snapshot)
+		if holdsAll {
+			updates = append(updates, table.NewRemovePropertiesUpdate([]string{property}))
+		}
 	}
-	requires, updates := holdChange(s.meta, tag, snapshot)
 	if len(updates) == 0 {
 		return true, nil
 	}
@@ -170,10 +189,23 @@ func holdChange(meta table.Metadata, tag string, snapshot *int64) (requires []ta
 	return requires, updates
 }
 
-// Held returns the snapshot that the publish holds; false: it holds none, so it
-// has never been anywhere, or was released.
+// holdsAll tells whether a publish holds whatever the table has.
+func holdsAll(meta table.Metadata) bool {
+	for name := range meta.Properties() {
+		if strings.HasPrefix(name, holdProperty) {
+			return true
+		}
+	}
+	return false
+}
+
+// Held returns the snapshot that the publish holds, 0 where it holds whatever
+// comes; false: it holds none, so it has never been anywhere, or was released.
 func (v *View) Held(publish string) (int64, bool) {
 	id, ok := holds(v.state.meta)[holdPrefix+publish]
+	if !ok {
+		_, ok = v.state.meta.Properties()[holdProperty+publish]
+	}
 	return id, ok
 }
 

@@ -91,6 +91,86 @@ func offsetOf(tb testing.TB, t *Table) int64 {
 	return l.Topics["orders"].Next[0]
 }
 
+// TestHoldAcrossForeignExpiry: another engine keeps the snapshot with the tag,
+// and expires those that follow it. What is left may still be to be read.
+func TestHoldAcrossForeignExpiry(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	tbl := w.table(c, TableOptions{ExpireKeep: 2})
+	reader, v := w.follow(c)
+	at, _ := v.Head()
+	if err := reader.Hold(t.Context(), "mirror", at.ID); err != nil {
+		t.Fatal(err)
+	}
+	grow := func(n int) []Snapshot {
+		for range n {
+			mustAppend(t, tbl, next(t, tbl, offsetOf(t, tbl), 10, 2))
+		}
+		line, err := mustFollow(t, reader).line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	line := grow(5)
+	if _, _, err := c.io.CommitTable(t.Context(), tbl.ident, nil, []table.Update{table.NewRemoveSnapshotsUpdate(ids(line[1:3]), false)}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := ids(grow(5)), ids(line[3:]); !slices.Equal(got[:len(want)], want) || len(got) != len(want)+5 {
+		t.Errorf("%v are left, want %v and 5 more", got, want)
+	}
+	if err := reader.Release(t.Context(), "mirror"); err != nil {
+		t.Fatal(err)
+	}
+	if got := grow(1); len(got) != 2 {
+		t.Errorf("%d snapshots are left without a hold, want 2", len(got))
+	}
+}
+
+// TestHoldOfNothing: while a table has no snapshot there is none to name; what
+// comes is held all the same, until a tag takes the place of the property.
+func TestHoldOfNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.open()
+	schema, _, err := ordersCreate.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.io.CreateNamespace(t.Context(), table.Identifier{"shop"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.io.CreateTable(t.Context(), table.Identifier{"shop", "orders"}, schema); err != nil {
+		t.Fatal(err)
+	}
+	reader, _ := w.follow(c)
+	for range 2 {
+		if err := reader.Hold(t.Context(), "mirror", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tbl := w.table(c, TableOptions{ExpireKeep: 2, ExpireAlways: true})
+	for range 6 {
+		mustAppend(t, tbl, next(t, tbl, offsetOf(t, tbl), 10, 2))
+	}
+	after, err := mustFollow(t, reader).After(Snapshot{})
+	if err != nil || len(after) < 6 {
+		t.Fatalf("from the beginning: %d snapshots, %v", len(after), err)
+	}
+	if err := reader.Hold(t.Context(), "mirror", after[3].ID); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, tbl, next(t, tbl, offsetOf(t, tbl), 10, 2))
+	v := mustFollow(t, reader)
+	if line, err := v.line(); err != nil || len(line) != len(after)-3+1 {
+		t.Errorf("%d snapshots from the tag on, want %d, %v", len(line), len(after)-3+1, err)
+	}
+	for name := range v.Properties() {
+		if strings.HasPrefix(name, holdProperty) {
+			t.Errorf("property %s is left", name)
+		}
+	}
+}
+
 // TestHoldCostsNothing: a hold that is there already is no commit.
 func TestHoldCostsNothing(t *testing.T) {
 	w := newWorld(t)
