@@ -37,8 +37,7 @@ type publish struct {
 	topics  *topicBook
 	feed    *feed
 	crew    *crew
-	shards  int   // in the layout, as of the start
-	held    int64 // the snapshot that the hold was last set for; owned by watch
+	shards  int // in the layout, as of the start
 
 	transactionBytes int // of records in a transaction, at most
 
@@ -194,9 +193,9 @@ func (p *publish) settleLayout(ctx context.Context, view *catalog.View) error {
 	layout, err := p.marks.change(ctx, p.kafka, func(old []mark, found int) ([]mark, error) {
 		switch {
 		case found == 0:
-			return p.firstMarks(view)
+			return p.begin(ctx, view, p.firstMarks)
 		case newestOf(old).Table != p.uuid:
-			return p.newTable(view, old)
+			return p.begin(ctx, view, func(v *catalog.View) ([]mark, error) { return p.newTable(v, old) })
 		case p.lays && newestOf(old).Shards != p.cfg.Shards:
 			return relayout(old, p.cfg.Shards), nil
 		}
@@ -211,6 +210,35 @@ func (p *publish) settleLayout(ctx context.Context, view *catalog.View) error {
 	p.log.Info("positions", zap.Int64("generation", now.Generation), zap.Int("shards", p.shards), zap.String("topic", p.cfg.Positions()))
 	return nil
 }
+
+// begin plans the first marks in a table, and holds the snapshot where they are
+// before they say so: an ingest that keeps few snapshots would be faster. The tag
+// is not yet the publish's own, which would say that there are positions.
+func (p *publish) begin(ctx context.Context, view *catalog.View, plan func(*catalog.View) ([]mark, error)) ([]mark, error) {
+	for {
+		marks, err := plan(view)
+		if err != nil || !p.cfg.HoldSnapshots {
+			return marks, err
+		}
+		err = p.table.Hold(ctx, p.cfg.Name+firstHold, marks[0].At.Snapshot)
+		if !errors.Is(err, catalog.ErrSnapshotGone) {
+			if err != nil {
+				p.log.Warn("the snapshots that are still to be published are not held", zap.Error(err))
+			}
+			return marks, nil
+		}
+		if view, err = p.table.Follow(ctx); err != nil { // it was expired meanwhile
+			return nil, err
+		}
+		if err = p.show(view); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// firstHold, behind the name, makes the hold of a publish that has no positions
+// yet. No publish can have such a name.
+const firstHold = "+first"
 
 // firstMarks begins where start says, unless the table shows that there was a
 // position before.

@@ -88,47 +88,67 @@ type listKey struct {
 }
 
 type fileList struct {
-	once  sync.Once
-	files []catalog.DataFile
-	err   error
-	used  time.Time
+	loaded chan struct{} // closed when files and err are there
+	files  []catalog.DataFile
+	err    error
+	used   time.Time
 }
 
 // listsMax is how many snapshots' files are kept: shards that are about as far
 // read them once.
 const listsMax = 16
 
-// files returns what a snapshot added, or the table's state at it. It is shared.
+// files returns what a snapshot added, or the table's state at it. It is shared:
+// the first shard that asks loads it, and the others wait for it as long as ctx
+// lasts.
 func (f *feed) files(ctx context.Context, v *catalog.View, key listKey) ([]catalog.DataFile, error) {
+	for {
+		l, first := f.list(key)
+		if first {
+			if key.state {
+				l.files, l.err = v.Live(ctx, key.snapshot)
+			} else {
+				l.files, l.err = v.Added(ctx, key.snapshot)
+			}
+			if l.err != nil {
+				f.drop(key, l) // another try may do better
+			}
+			close(l.loaded)
+			return l.files, l.err
+		}
+		select {
+		case <-l.loaded:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if !errors.Is(l.err, context.Canceled) {
+			return l.files, l.err
+		}
+		// It was the other shard's context that ended.
+	}
+}
+
+// list returns the list of key. First says that the caller is to load it.
+func (f *feed) list(key listKey) (l *fileList, first bool) {
 	f.mu.Lock()
-	l := f.lists[key]
-	if l == nil {
+	defer f.mu.Unlock()
+	if l = f.lists[key]; l == nil {
 		if len(f.lists) >= listsMax {
 			f.forgetOldest()
 		}
-		l = &fileList{}
+		l, first = &fileList{loaded: make(chan struct{})}, true
 		f.lists[key] = l
 	}
 	l.used = time.Now()
-	f.mu.Unlock()
-	l.once.Do(func() {
-		if key.state {
-			l.files, l.err = v.Live(ctx, key.snapshot)
-		} else {
-			l.files, l.err = v.Added(ctx, key.snapshot)
-		}
-	})
-	if l.err != nil { // not kept: another try may do better
-		f.mu.Lock()
-		if f.lists[key] == l {
-			delete(f.lists, key)
-		}
-		f.mu.Unlock()
-		if errors.Is(l.err, context.Canceled) && ctx.Err() == nil {
-			return f.files(ctx, v, key) // it was the other shard's context that ended
-		}
+	return l, first
+}
+
+func (f *feed) drop(key listKey, l *fileList) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lists[key] == l {
+		delete(f.lists, key)
 	}
-	return l.files, l.err
 }
 
 // forgetOldest drops the list that was not used for longest. REQUIRES: f.mu is held.
@@ -177,6 +197,10 @@ func (p *publish) follow(ctx context.Context) error {
 		p.status.looked()
 		head, ok := view.Head()
 		if !ok || head.ID == last {
+			continue
+		}
+		if shown, _, _ := p.feed.now(); shown != nil && view.Sequence() < shown.Sequence() {
+			p.log.Warn("the catalog has answered with an older state of the table than before; looking again", zap.Int64("head", head.ID), zap.Int64("before", last))
 			continue
 		}
 		if err := p.show(view); err != nil {

@@ -70,7 +70,7 @@ func (m *marks) tryChange(ctx context.Context, kafka KafkaConfig, plan func(old 
 	if err := m.fenceFrom(ctx, 1, shards); err != nil { // 1
 		return nil, err
 	}
-	ends, old, next, err := m.planned(ctx, plan) // 2
+	ends, old, next, err := m.planned(ctx, shards, plan) // 2
 	if err != nil || next == nil {
 		return old, err
 	}
@@ -142,13 +142,18 @@ func (m *marks) width(ctx context.Context) (int, error) {
 
 // planned reads the marks and what plan makes of them, when all ids are fenced. A
 // layout with a hole is lost: positions of some shards are known and of others not.
-func (m *marks) planned(ctx context.Context, plan func(old []mark, found int) ([]mark, error)) (ends []int64, old, next []mark, err error) {
-	if ends, err = m.settledEnds(ctx, upTo(m.parts)...); err != nil {
+// The client's knowledge of the topic may be some seconds old. Where partitions
+// were added since, neither have all ids been fenced nor are all marks seen.
+func (m *marks) planned(ctx context.Context, fenced int, plan func(old []mark, found int) ([]mark, error)) (ends []int64, old, next []mark, err error) {
+	if ends, err = m.settledEnds(ctx, upTo(fenced)...); err != nil {
 		return nil, nil, nil, err
 	}
 	old, found, err := m.all(ctx, ends)
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if len(ends) != fenced || found > 0 && newestOf(old).Shards > len(ends) {
+		return nil, nil, nil, fmt.Errorf("%w: partitions were added to the position topic, %d are known yet", errMet, len(ends))
 	}
 	if found == 0 {
 		old = nil

@@ -58,6 +58,24 @@ func begins(shards int) func([]mark, int) ([]mark, error) {
 	}
 }
 
+// A client's knowledge of a topic may be some seconds old. A layout that has more
+// shards than it knows partitions of is waited for, and not taken for a hole.
+func TestLayoutOfUnknownPartitions(t *testing.T) {
+	broker, kafka := newBroker(t)
+	late := openMarks(t, broker, 1)
+	if err := late.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openMarks(t, broker, 3).change(t.Context(), kafka, begins(3)); err != nil {
+		t.Fatal(err)
+	}
+	keep := func([]mark, int) ([]mark, error) { return nil, nil }
+	got, err := late.change(t.Context(), kafka, keep)
+	if err != nil || len(got) != 3 || got[2].Shards != 3 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // A layout is made once, grows and shrinks, and is read back as it was written;
 // a mark far behind its partition's end is found.
 func TestLayout(t *testing.T) {

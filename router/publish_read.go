@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -108,12 +109,37 @@ func (r *reader) ahead(ctx context.Context) ([]catalog.Snapshot, error) {
 		return gap.Kept, nil
 	case errors.As(err, &gap):
 		return nil, haltf("%v; set on_lost_snapshots = \"skip\" to go on at the oldest that is left and count what is lost", err)
+	case errors.As(err, &astray) && r.view.Sequence() < r.at.Sequence:
+		return r.aheadOfOld(ctx, err)
 	case errors.As(err, &astray):
 		return nil, haltf("%v: with the position topic %s deleted and on_lost_position = \"restart\" the publish begins again where start says", err, r.p.cfg.Positions())
 	case errors.As(err, &blind):
 		return nil, haltf("%v", err)
 	}
 	return nil, err
+}
+
+// A table that is older than a position comes from a catalog's copy that is
+// behind. One that stays so was restored from an old state.
+const (
+	oldLooksMax  = 20
+	oldLookEvery = 500 * time.Millisecond
+)
+
+// aheadOfOld is ahead where the view is older than the position: it looks at the
+// table again, for a while.
+func (r *reader) aheadOfOld(ctx context.Context, why error) ([]catalog.Snapshot, error) {
+	for range oldLooksMax {
+		view, err := r.p.table.Follow(ctx)
+		if err == nil && view.Sequence() >= r.at.Sequence {
+			r.view = view
+			return r.ahead(ctx)
+		}
+		if err := sleep(ctx, oldLookEvery); err != nil {
+			return nil, err
+		}
+	}
+	return nil, haltf("%v: the table's newest snapshot has a smaller number than the position's: an old state of the table was restored; with the position topic %s deleted and on_lost_position = \"restart\" the publish begins again where start says", why, r.p.cfg.Positions())
 }
 
 // wanted tells whether the rows that a snapshot added are to be published.

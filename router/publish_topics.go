@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,9 +48,7 @@ const (
 
 // find returns what is known of a topic. A topic that isn't there is a *badRow.
 func (b *topicBook) find(topic string) (topicEntry, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	known, ok := b.entries[topic]
+	known, ok := b.known(topic)
 	if ok && (known.missing == nil || time.Since(known.looked) < topicLookAgain) {
 		if known.missing != nil {
 			return known, known.missing
@@ -62,14 +62,41 @@ func (b *topicBook) find(topic string) (topicEntry, error) {
 	if err != nil && !errors.As(err, &missing) {
 		return e, err
 	}
-	e.missing, e.looked = missing, time.Now()
+	e.missing = missing
+	return b.note(topic, e), err
+}
+
+// known returns what the book has of a topic. Nobody waits for an answer of the
+// brokers with the lock held: what is known is there for the others meanwhile.
+func (b *topicBook) known(topic string) (topicEntry, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.entries[topic]
+	return e, ok
+}
+
+// note keeps what the brokers have said of a topic, and returns it within the
+// configured bounds.
+func (b *topicBook) note(topic string, e topicEntry) topicEntry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e.missing == nil {
+		if b.batch == 0 || e.sizeMax < b.batch {
+			b.batch = e.sizeMax
+		}
+		if b.sizeMax > 0 {
+			e.sizeMax = min(e.sizeMax, b.sizeMax)
+		}
+	}
+	e.looked = time.Now()
 	if b.entries == nil {
 		b.entries = map[string]topicEntry{}
 	}
 	b.entries[topic] = e
-	return e, err
+	return e
 }
 
+// ask asks the brokers about a topic.
 func (b *topicBook) ask(ctx context.Context, topic string) (topicEntry, error) {
 	if !topicName.MatchString(topic) || topic == "." || topic == ".." {
 		return topicEntry{}, &badRow{"topic", fmt.Sprintf("%q is no name for a topic: 1 to 249 of the characters A-Z a-z 0-9 . _ -", topic)}
@@ -107,12 +134,6 @@ func (b *topicBook) ask(ctx context.Context, topic string) (topicEntry, error) {
 			e.before, e.after = -1, -1
 		}
 	}
-	if b.batch == 0 || e.sizeMax < b.batch {
-		b.batch = e.sizeMax
-	}
-	if b.sizeMax > 0 {
-		e.sizeMax = min(e.sizeMax, b.sizeMax)
-	}
 	return e, nil
 }
 
@@ -146,17 +167,17 @@ func (e topicEntry) refuses(r *kgo.Record) error {
 // refresh looks again at every topic that is known: partitions may have been added.
 func (b *topicBook) refresh(ctx context.Context) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	for topic, known := range b.entries {
-		if known.missing != nil {
+	topics := slices.Sorted(maps.Keys(b.entries))
+	b.mu.Unlock()
+	for _, topic := range topics {
+		if known, _ := b.known(topic); known.missing != nil {
 			continue
 		}
 		e, err := b.ask(ctx, topic)
 		if err != nil {
 			return err
 		}
-		e.looked = time.Now()
-		b.entries[topic] = e
+		b.note(topic, e)
 	}
 	return nil
 }

@@ -62,7 +62,8 @@ func (p *publish) lookAtMarks(ctx context.Context) error {
 }
 
 // hold keeps the snapshot of the slowest shard, and with it all that follow, from
-// being expired.
+// being expired. It looks each time: another engine may have removed the tag
+// with the snapshot.
 func (p *publish) hold(ctx context.Context) error {
 	all, err := p.allMarks(ctx)
 	if err != nil || len(all) == 0 {
@@ -74,9 +75,6 @@ func (p *publish) hold(ctx context.Context) error {
 			slowest = m.At
 		}
 	}
-	if slowest.Snapshot == 0 || slowest.Snapshot == p.held {
-		return nil
-	}
 	view, err := p.table.Follow(ctx)
 	if err != nil {
 		return err
@@ -84,15 +82,19 @@ func (p *publish) hold(ctx context.Context) error {
 	at := slowest.Snapshot
 	if _, kept := view.Snapshot(at); !kept { // expired, but what follows is there: that is what is needed
 		line, err := view.After(slowest.snapshot())
-		if err != nil || len(line) == 0 {
+		if err != nil {
 			return err
 		}
-		at = line[0].ID
+		if len(line) > 0 { // none: the table has no snapshot yet
+			at = line[0].ID
+		}
 	}
 	if err := p.table.Hold(ctx, p.cfg.Name, at); err != nil {
 		return err
 	}
-	p.held = slowest.Snapshot
+	if _, first := view.Held(p.cfg.Name + firstHold); first {
+		return p.table.Release(ctx, p.cfg.Name+firstHold)
+	}
 	return nil
 }
 
