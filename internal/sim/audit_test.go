@@ -45,15 +45,16 @@ type auditor struct {
 	problems  []string
 	lists     map[string][]string // manifests by manifest list
 	manifests map[string][]string // live data files by manifest
-	files     map[string][]row    // rows by data file
-	known     map[string]known    // data files that were ever added
-	sums      map[string]*sum     // by manifest
-	rowsOf    map[string]int64    // that an instance has added
-	meta      table.Metadata      // the table under audit
-	keep      int                 // keep_snapshots
-	latest    bool                // start is "latest"
-	schemas   []int               // the current ones since the head was made
-	refs      map[string]int64    // the names when the head was made
+	added     map[int64][]addedFile
+	files     map[string][]row // rows by data file
+	known     map[string]known // data files that were ever added
+	sums      map[string]*sum  // by manifest
+	rowsOf    map[string]int64 // that an instance has added
+	meta      table.Metadata   // the table under audit
+	keep      int              // keep_snapshots
+	latest    bool             // start is "latest"
+	schemas   []int            // the current ones since the head was made
+	refs      map[string]int64 // the names when the head was made
 	commits   int
 	rewound   bool // an instance has settled a rollback
 	rolled    bool // the table was rolled back, and no instance has committed since
@@ -62,12 +63,13 @@ type auditor struct {
 // row is what the auditor reads of a row.
 type row struct {
 	id     int64
+	text   string
 	origin origin
 }
 
 func newAuditor(t *truth, o *objects, ingest string, printf func(string, ...any)) *auditor {
 	return &auditor{truth: t, objects: o, ingest: ingest, printf: printf, lists: map[string][]string{}, manifests: map[string][]string{}, files: map[string][]row{},
-		known: map[string]known{}, sums: map[string]*sum{}, rowsOf: map[string]int64{}}
+		known: map[string]known{}, sums: map[string]*sum{}, rowsOf: map[string]int64{}, added: map[int64][]addedFile{}}
 }
 
 // problemsMax is how many violations are worth reading.
@@ -195,7 +197,7 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 	if by == foreigner || !a.rolled {
 		a.forward(by, was, now)
 	}
-	if by != foreigner && a.rolled {
+	if by != foreigner && a.rolled && !holds(before, after) {
 		a.rolled, a.rewound = false, true
 	}
 	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
@@ -340,6 +342,7 @@ func (a *auditor) listed(s table.Snapshot) ([]string, error) {
 		}
 		files := []string{}
 		for _, e := range entries {
+			a.learn(m, e)
 			files = append(files, e.DataFile().FilePath())
 		}
 		a.manifests[m.FilePath()] = files
@@ -415,6 +418,8 @@ func (r *row) set(column string, values arrow.Array, i int) {
 	switch column {
 	case "id":
 		r.id = values.(*array.Int64).Value(i)
+	case "text":
+		r.text = values.(interface{ Value(int) string }).Value(i)
 	case "_kafka_topic":
 		r.origin.topic = values.(interface{ Value(int) string }).Value(i)
 	case "_kafka_partition":

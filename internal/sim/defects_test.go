@@ -68,6 +68,46 @@ var defects = slices.Concat(sqlDefects, metadataDefects, []defect{
 	{"one-id-for-all", "router/write.go", [][2]string{
 		{"\ta := catalog.Append{ID: newID(),", "\tid := newID()\n\tif defective(\"one-id-for-all\") {\n\t\tid = \"always\"\n\t}\n\ta := catalog.Append{ID: id,"},
 	}},
+	{"position-first", "router/publish_shard.go", [][2]string{ // the position is committed before the rows that it has passed
+		{"\t\t\tif !open && len(g.records) > 0 {\n", "\t\t\tif !open && len(g.records) > 0 {\n\t\t\t\tif defective(\"position-first\") {\n\t\t\t\t\ts.at = g.end\n\t\t\t\t\tif err := s.commit(work, nil, false); err != nil {\n\t\t\t\t\t\treturn err\n\t\t\t\t\t}\n\t\t\t\t}\n"},
+	}},
+	{"position-apart", "router/publish_shard.go", [][2]string{ // the position is committed after the rows, by a transaction of its own
+		{"\tvar offset int64\n\ts.out.produce(", "\tvar offset int64\n\tif defective(\"position-apart\") && open {\n\t\tif err := s.out.commit(work); err != nil {\n\t\t\ts.abort(work)\n\t\t\treturn err\n\t\t}\n\t\tif err := s.begin(); err != nil {\n\t\t\treturn err\n\t\t}\n\t}\n\ts.out.produce("},
+	}},
+	{"nobody-fenced", "router/publish_transactor.go", [][2]string{ // each owner of a shard has an id of its own
+		{"\t\tkgo.TransactionalID(cfg.TransactionalID(shard)),\n", "\t\tkgo.TransactionalID(cfg.TransactionalID(shard)+map[bool]string{true: fmt.Sprint(rand.Int())}[defective(\"nobody-fenced\")]),\n"},
+	}},
+	{"open-positions", "router/kafka.go", [][2]string{ // positions of transactions that are not committed count
+		{"\tt := kmsg.NewFetchRequestTopic()\n", "\tif defective(\"open-positions\") {\n\t\treq.IsolationLevel = 0\n\t}\n\tt := kmsg.NewFetchRequestTopic()\n"},
+		{"IsolationLevel: kgo.ReadCommitted(), Topic", "IsolationLevel: map[bool]kgo.IsolationLevel{true: kgo.ReadUncommitted(), false: kgo.ReadCommitted()}[defective(\"open-positions\")], Topic"},
+	}},
+	{"layout-not-awaited", "router/publish_marks.go", [][2]string{ // the position before a change of the layout that is under way
+		{"\t\tif !open {\n\t\t\treturn ends, nil\n", "\t\tif defective(\"layout-not-awaited\") {\n\t\t\treturn stable, nil\n\t\t}\n\t\tif !open {\n\t\t\treturn ends, nil\n"},
+	}},
+	{"slots-not-ahead", "router/publish_position.go", [][2]string{ // a new layout forgets which slots are further
+		{"p := at[slot]; p.compare(m.At) > 0 {\n", "p := at[slot]; p.compare(m.At) > 0 && !defective(\"slots-not-ahead\") {\n"},
+	}},
+	{"slots-behind", "router/publish_position.go", [][2]string{ // a new shard begins where its first slot is
+		{"\t\tif slot == i || p.compare(m.At) < 0 {\n", "\t\tif slot == i || p.compare(m.At) < 0 && !defective(\"slots-behind\") {\n"},
+	}},
+	{"file-again", "router/publish_read.go", [][2]string{ // a file that was published in part is begun again
+		{"\treturn here.Row, true\n", "\tif defective(\"file-again\") {\n\t\treturn 0, true\n\t}\n\treturn here.Row, true\n"},
+	}},
+	{"lost-end-is-abort", "router/publish_shard.go", [][2]string{ // whose commit has no answer sends again what it sent
+		{"// positionEvery is how long", "type remembered struct {\n\tp      *publish\n\tnumber int\n}\n\nvar memory sync.Map // marks\n\n// positionEvery is how long"},
+		{"\ts.shift.ends(ends[s.number])\n", "\ts.shift.ends(ends[s.number])\n\tif m, ok := memory.Load(remembered{s.p, s.number}); ok && defective(\"lost-end-is-abort\") {\n\t\ts.mark = m.(mark)\n\t}\n\tmemory.Store(remembered{s.p, s.number}, s.mark)\n"},
+		{"\ts.mark, s.last, s.lost, s.skipped = next, time.Now(), 0, 0\n", "\ts.mark, s.last, s.lost, s.skipped = next, time.Now(), 0, 0\n\tmemory.Store(remembered{s.p, s.number}, next)\n"},
+		{"\t\"fmt\"\n\t\"time\"\n", "\t\"fmt\"\n\t\"sync\"\n\t\"time\"\n"},
+	}},
+	{"held-expired", "catalog/expire.go", [][2]string{ // only the snapshot that a publish names is held
+		{"\t\tif held[s.SnapshotID] { ", "\t\tif held[s.SnapshotID] && !defective(\"held-expired\") { "},
+	}},
+	{"compactions-too", "router/publish_read.go", [][2]string{
+		{"\tcase \"replace\":\n\t\treturn false, nil\n", "\tcase \"replace\":\n\t\treturn defective(\"compactions-too\"), nil\n"},
+	}},
+	{"rows-out-of-order", "router/publish_sheet.go", [][2]string{ // the rows of a bucket go to several partitions
+		{"\t\tr.Partition = int32(c.file.Slot) % c.book.partitions\n", "\t\tr.Partition = int32(c.file.Slot) % c.book.partitions\n\t\tif defective(\"rows-out-of-order\") {\n\t\t\tr.Partition = int32(i) % c.book.partitions\n\t\t}\n"},
+	}},
 })
 
 // switchboard goes beside the defective files of a package.

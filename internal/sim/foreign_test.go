@@ -75,7 +75,7 @@ func (w *world) foreignExpire() error {
 	gone := map[string]bool{}
 	w.audit.mu.Lock()
 	for _, s := range meta.Snapshots() {
-		if s.SnapshotID == head.SnapshotID || named(meta, s.SnapshotID) {
+		if s.SnapshotID == head.SnapshotID || w.back == nil && named(meta, s.SnapshotID) || w.back.keeps(meta, s) {
 			continue
 		}
 		ids = append(ids, s.SnapshotID)
@@ -94,6 +94,9 @@ func (w *world) foreignExpire() error {
 	w.audit.mu.Unlock()
 	if len(ids) == 0 {
 		return nil
+	}
+	for _, m := range w.kept(meta, ids) {
+		delete(gone, m)
 	}
 	requires := []table.Requirement{table.AssertRefSnapshotID(table.MainBranch, &head.SnapshotID)}
 	if _, _, err := w.lake.commit(foreigner, requires, []table.Update{table.NewRemoveSnapshotsUpdate(ids, false)}); err != nil {
@@ -140,7 +143,11 @@ func (w *world) foreignRewrite() error {
 		return nil
 	}
 	tx := t.NewTransaction()
-	if err := tx.ReplaceDataFilesWithDataFiles(w.ctx, old, fresh, nil); err != nil {
+	rewrite := tx.NewRewrite(nil)
+	for i := range old {
+		rewrite.DeleteFile(old[i]).AddDataFile(fresh[i])
+	}
+	if err := rewrite.Commit(w.ctx); err != nil {
 		return err
 	}
 	_, err = tx.Commit(w.ctx)

@@ -202,7 +202,28 @@ type kafkaConn struct {
 // requestNames are the Kafka requests that scenes talk about.
 var requestNames = map[int16]string{
 	0: "produce", 1: "fetch", 2: "offsets", 3: "metadata", 8: "commit", 9: "committed", 10: "coordinator",
-	11: "join", 12: "heartbeat", 13: "leave", 14: "sync", 22: "producer",
+	11: "join", 12: "heartbeat", 13: "leave", 14: "sync", 22: "producer", 24: "partitions", 26: "endtxn",
+}
+
+// nameOf names a request; those of a transaction have names of their own.
+func nameOf(request []byte) string {
+	key := int16(binary.BigEndian.Uint16(request[4:]))
+	if name, ofTransaction := map[int16]string{0: "publish", 22: "take"}[key]; ofTransaction && transactional(request) {
+		return name
+	}
+	return requestNames[key]
+}
+
+// transactional tells whether a produce, or a request for a producer id, has a
+// transactional id, which is the first thing in both.
+func transactional(request []byte) bool {
+	r := kmsg.RequestForKey(int16(binary.BigEndian.Uint16(request[4:])))
+	r.SetVersion(int16(binary.BigEndian.Uint16(request[6:])))
+	body := request[14+max(0, int(int16(binary.BigEndian.Uint16(request[12:])))):]
+	if r.IsFlexible() {
+		return len(body) > 1 && body[1] > 0 // after the header's tags, of which there are none; 0 is null
+	}
+	return len(body) > 1 && int16(binary.BigEndian.Uint16(body)) >= 0
 }
 
 var errCut = errors.New("cut off")
@@ -240,7 +261,7 @@ func (c *kafkaConn) next() ([]byte, error) {
 		return nil, errCut
 	}
 	request = hurried(request)
-	f, ok := g.take("kafka", requestNames[int16(binary.BigEndian.Uint16(request[4:]))])
+	f, ok := g.take("kafka", nameOf(request))
 	if !ok {
 		return request, nil
 	}

@@ -124,7 +124,14 @@ func (w *world) show() string {
 func (w *world) halts(n int) (string, error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		w.bury()
-		for _, s := range w.instances[n].router.Status().Ingests {
+		status := w.instances[n].router.Status()
+		for _, s := range status.Ingests {
+			if s.State == router.StateHalted {
+				delete(w.instances, n)
+				return w.plain(s.Error) + "\n", nil
+			}
+		}
+		for _, s := range status.Publishes {
 			if s.State == router.StateHalted {
 				delete(w.instances, n)
 				return w.plain(s.Error) + "\n", nil
@@ -138,6 +145,7 @@ var (
 	appendFiles = regexp.MustCompile(`append \d+ files`)
 	snapshotID  = regexp.MustCompile(`\d{10,}`)
 	tableID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	moment      = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
 )
 
 // plain is a text without what differs from one play to the next.
@@ -148,5 +156,6 @@ func (w *world) plain(text string) string {
 		text = strings.ReplaceAll(text, id, fmt.Sprintf("<topic %d>", i+1))
 	}
 	text = appendFiles.ReplaceAllString(text, "append <n> files")
+	text = moment.ReplaceAllString(text, "<time>")
 	return snapshotID.ReplaceAllString(tableID.ReplaceAllString(text, "<table>"), "<snapshot>")
 }

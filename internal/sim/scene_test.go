@@ -33,6 +33,8 @@ import (
 //	replace                the table is dropped and made again
 //	grow a                 one partition more; trim a: retention up to the ledger; overtake a: beyond it
 //	recreate a 3           the topic is deleted and made again
+//	publish 3              every instance publishes the table to topic out, in 3 shards; shards 2: later starts, in 2
+//	compact                the brokers compact the topic of the positions
 //	leaders, coordinators  the broker moves them
 //	wait 300               let it work
 //	settle                 no more faults: everything must get into the table
@@ -52,6 +54,7 @@ func plan(seed uint64) []string {
 	g.mends = g.rand.IntN(2) == 0
 	g.weigh()
 	g.say("policy %s", map[bool]string{true: "mend", false: "halt"}[g.mends])
+	g.publish(seed)
 	if g.rand.IntN(4) == 0 {
 		g.say("from latest")
 	}
@@ -91,8 +94,9 @@ type generator struct {
 	open      bool // a transaction
 	mends     bool // the policy: records may be lost
 	weights   []int
-	doubles   int // of ten starts
-	plots     int // one step of so many is a plot; 0: none
+	doubles   int        // of ten starts
+	plots     int        // one step of so many is a plot; 0: none
+	back      *rand.Rand // of what scenes with a way back do besides; nil: there is none
 	lines     []string
 }
 
@@ -116,6 +120,10 @@ func (g *generator) start(n int) {
 // step adds one step, and often a wait for it to bite.
 func (g *generator) step() {
 	n := g.instance()
+	if g.back != nil && g.back.IntN(3) == 0 {
+		g.backStep(n)
+		return
+	}
 	if g.plots > 0 && g.rand.IntN(g.plots) == 0 {
 		g.plot()
 		return
@@ -167,7 +175,7 @@ func (g *generator) step() {
 
 // clock steps the clock of an instance, or of the store's machine.
 func (g *generator) clock(n int) {
-	ahead := g.rand.IntN(14400) - 7200
+	ahead := g.wrong(g.rand.IntN(14400) - 7200)
 	if g.rand.IntN(4) == 0 {
 		g.say("clock store %d", ahead)
 		return
@@ -257,7 +265,9 @@ func (g *generator) foreign() {
 	case 6:
 		g.say("spec")
 	case 7:
-		g.say("delete")
+		if g.back == nil || g.mends { // a publish would halt
+			g.say("delete")
+		}
 	default:
 		g.say("rewrite")
 	}
@@ -272,7 +282,9 @@ func (g *generator) lose() {
 		g.say("recreate %s %d", g.topic(), 1+g.rand.IntN(4))
 		g.open = false
 	default:
-		g.say("rollback")
+		if g.back == nil { // what was published can't be taken back: a publish would halt
+			g.say("rollback")
+		}
 	}
 }
 

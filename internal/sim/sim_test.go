@@ -128,7 +128,7 @@ func keepLog(seed uint64, body []byte) string {
 func play(seed uint64, scene []string) outcome {
 	ctx, cancel := context.WithCancel(context.Background()) // of the bubble: a test's own context would stop the clock
 	defer cancel()
-	w, err := newWorld(ctx, seed)
+	w, err := newWorld(ctx, seed, scene)
 	if err != nil {
 		return outcome{err: err}
 	}

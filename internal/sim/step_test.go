@@ -45,6 +45,7 @@ func (w *world) play(scene []string) []string {
 		}
 		w.look()
 		w.inspect(fmt.Sprintf("step %d, %s", n+1, line))
+		w.back.look(fmt.Sprintf("step %d, %s", n+1, line))
 		if found := w.audit.found(); len(found) > 0 {
 			return found
 		}
@@ -72,6 +73,8 @@ func (w *world) play(scene []string) []string {
 	}
 	w.inspect("at the end")
 	w.examine()
+	w.back.finish()
+	w.back.look("at the end")
 	return w.audit.found()
 }
 
@@ -79,7 +82,7 @@ func (w *world) play(scene []string) []string {
 func (w *world) do(words []string) (shown string, err error) {
 	switch words[0] {
 	case "show":
-		return w.show(), nil
+		return w.show() + w.back.show(), nil
 	case "audit":
 		p, err := w.prove(w.audited)
 		return appendNumber.ReplaceAllString(w.plain(p.text), "append <n>"), err
@@ -151,6 +154,9 @@ func (w *world) act(words []string) error {
 		in.OnLostRecords = map[string]string{"halt": "halt", "mend": "continue"}[words[1]]
 		in.OnTopicReset = map[string]string{"halt": "halt", "mend": "restart"}[words[1]]
 		in.OnRollback = map[string]string{"halt": "halt", "mend": "reread"}[words[1]]
+		w.back.policy(words[1] == "mend")
+	case "publish", "shards":
+		w.back.shards(number(1))
 	case "overtake":
 		return w.overtake(words[1])
 	case "recreate":
@@ -169,11 +175,12 @@ func (w *world) act(words []string) error {
 		w.foreign(words[0], number(1))
 	case "grow":
 		_, err := w.admin.CreatePartitions(w.ctx, 1, words[1])
+		w.back.grown(words[1])
 		return err
 	case "trim":
 		return w.trim(words[1])
 	case "leaders":
-		for _, topic := range topics {
+		for _, topic := range w.back.topics() {
 			for _, p := range w.broker.PartitionInfos(topic) {
 				if err := w.broker.MoveTopicPartition(topic, p.Partition, w.rand.Int32N(brokers)); err != nil {
 					return err
@@ -182,6 +189,8 @@ func (w *world) act(words []string) error {
 		}
 	case "coordinators":
 		w.broker.RehashCoordinators()
+	case "compact":
+		w.broker.Compact()
 	case "wait":
 		w.wait(time.Duration(number(1)) * time.Millisecond)
 	case "settle":
@@ -354,6 +363,9 @@ func (w *world) evict(name string) {
 
 func (w *world) putOut(which func(name string) bool) {
 	w.putOutOf(ourGroup, which)
+	if w.back != nil {
+		w.putOutOf(w.back.group(), which)
+	}
 	for n := range instancesMax {
 		w.putOutOf(fmt.Sprintf("group of %d", n+1), which)
 	}
@@ -390,8 +402,17 @@ func (w *world) look() {
 			}
 		}
 		w.claims(i)
+		for _, s := range i.router.Status().Publishes {
+			if s.State == router.StateHalted && !w.halting[n] {
+				w.audit.violation("%s waits for a person: %s", i.name, s.Error)
+			}
+		}
 		if w.halting[n] {
 			continue
+		}
+		if w.back.stuck(i) {
+			w.log.printf("%s is not ready, and is started again", i.name)
+			i.die()
 		}
 		select {
 		case err := <-i.done:
@@ -418,6 +439,9 @@ var calls = map[string]kmsg.Key{
 
 // refuse lets the broker answer the next requests with an error.
 func (w *world) refuse(call string, code, n int) {
+	if w.back.refuse(call, code, n) {
+		return
+	}
 	f := kfake.Fault{Keys: []kmsg.Key{calls[call]}, Err: kerr.TypedErrorForCode(int16(code)), Count: n}
 	switch call {
 	case "heartbeat", "join", "sync", "commit", "committed", "coordinator":
@@ -515,7 +539,7 @@ func (w *world) settle() error {
 		return nil
 	}
 	deadline := time.Now().Add(patience)
-	for n := 1; w.waiting() != ""; n++ {
+	for n := 1; w.waiting() != "" || w.back.waiting() != ""; n++ {
 		if n%250 == 0 && w.audit.wentBack() {
 			// An idle owner hears at its next append that another instance has
 			// rewound the ledger after a rollback.
@@ -525,8 +549,11 @@ func (w *world) settle() error {
 				}
 			}
 		}
+		if len(w.audit.found()) > 0 {
+			return nil
+		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("after %s without faults: %s", patience, w.waiting())
+			return fmt.Errorf("after %s without faults: %s %s", patience, w.waiting(), w.back.waiting())
 		}
 		time.Sleep(20 * time.Millisecond)
 		w.look()

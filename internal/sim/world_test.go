@@ -44,6 +44,7 @@ type world struct {
 	audit   *auditor
 	audited audited // by router audit
 	log     *logbook
+	back    *back // nil: the scene has none
 	close   []func()
 
 	mu        sync.Mutex
@@ -102,8 +103,8 @@ func (l *logbook) zap(name string) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder, zapcore.AddSync(l), level)).Named(name)
 }
 
-// newWorld makes a world that follows from its seed.
-func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
+// newWorld makes the world of a scene that follows from its seed.
+func newWorld(ctx context.Context, seed uint64, scene []string) (w *world, err error) {
 	w = &world{
 		ctx: ctx, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), network: newNetwork(seed), truth: newTruth(), objects: newObjects(),
 		log: &logbook{began: time.Now()}, gates: map[string]*gate{}, instances: map[int]*instance{}, dead: map[origin]int{}, read: map[int32]int64{},
@@ -112,7 +113,10 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 	w.audit = newAuditor(w.truth, w.objects, ingestName, w.log.printf)
 	w.objects.gates = w.gate
 	w.objects.deleted = func(by, name string) { w.audit.deleting(w.lake.current(), by, name) }
-	w.lake = &lake{gates: w.gate, objects: w.objects, applied: w.audit.applied}
+	w.lake = &lake{gates: w.gate, objects: w.objects, applied: w.applied}
+	if publishes(scene) {
+		w.back = newBack(w)
+	}
 	if err := w.openBroker(); err != nil {
 		w.end()
 		return nil, err
@@ -120,7 +124,18 @@ func newWorld(ctx context.Context, seed uint64) (w *world, err error) {
 	w.audited = audited{w.serve(w.lake), w.objects}
 	w.configure(w.serve(w.objects), w.audited.uri)
 	w.gates[auditName] = newGate(auditName)
-	return w, nil
+	if w.back != nil {
+		err = w.back.open()
+	}
+	return w, err
+}
+
+// applied is told of each new state of the table.
+func (w *world) applied(by string, before, after table.Metadata) {
+	w.audit.applied(by, before, after)
+	if w.back != nil {
+		w.back.audit.applied(before, after)
+	}
 }
 
 // serve starts an HTTP server and returns its URL.
@@ -141,11 +156,11 @@ func (w *world) dial(opts ...kgo.Opt) (*kgo.Client, error) {
 }
 
 func (w *world) openBroker() (err error) {
-	w.broker, err = kfake.NewCluster(kfake.NumBrokers(brokers), kfake.GroupMinSessionTimeout(500*time.Millisecond),
+	w.broker, err = kfake.NewCluster(append(w.back.brokers(), kfake.NumBrokers(brokers), kfake.GroupMinSessionTimeout(500*time.Millisecond),
 		kfake.ListenFn(func(network, address string) (net.Listener, error) {
 			l, err := w.network.Listen(network, address)
 			return listener{l, w.gate}, err
-		}))
+		}))...)
 	if err != nil {
 		return err
 	}
@@ -269,7 +284,9 @@ func (w *world) start(n int, group string, once bool) (*instance, error) {
 	cfg := w.cfg
 	cfg.Kafka.ClientID = name
 	cfg.Ingest = slices.Clone(cfg.Ingest)
-	cfg.Ingest[0].Group = group
+	for i := range cfg.Ingest {
+		cfg.Ingest[i].Group = group
+	}
 	cfg.Catalog.Properties = map[string]string{"token": name, "s3.access-key-id": name}
 	for key, value := range w.cfg.Catalog.Properties {
 		cfg.Catalog.Properties[key] = value
