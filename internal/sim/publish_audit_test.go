@@ -478,6 +478,9 @@ func sameValue(value []byte, r row) string {
 	if err := d.Decode(&in); err != nil {
 		return err.Error()
 	}
+	if in["text"] == nil && r.text == "" {
+		in["text"] = "" // it may be null
+	}
 	if in["id"] != json.Number(strconv.FormatInt(r.id, 10)) || in["text"] != r.text {
 		return fmt.Sprintf("the row has id %d and text %q", r.id, r.text)
 	}
