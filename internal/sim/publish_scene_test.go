@@ -100,3 +100,9 @@ func (g *generator) wrong(seconds int) int {
 	}
 	return seconds
 }
+
+// stopsPublish tells whether a publish would rightly stop at a step: what was
+// published can't be taken back. Named scenes show that it does.
+func (g *generator) stopsPublish(line string) bool {
+	return g.back != nil && (line == "rollback" || line == "delete" && !g.mends)
+}

@@ -101,7 +101,9 @@ type generator struct {
 }
 
 func (g *generator) say(format string, arguments ...any) {
-	g.lines = append(g.lines, fmt.Sprintf(format, arguments...))
+	if line := fmt.Sprintf(format, arguments...); !g.stopsPublish(line) {
+		g.lines = append(g.lines, line)
+	}
 }
 
 func (g *generator) pick(choices ...string) string { return choices[g.rand.IntN(len(choices))] }
