@@ -27,7 +27,7 @@ import (
 const (
 	holdPrefix   = "router_publish_"
 	horizonTag   = "router_publish"
-	holdProperty = "router.hold." // and the publish's name
+	holdProperty = "router_publish_hold." // and the publish's name; not below "router.", where any name may be an ingest's
 )
 
 const (

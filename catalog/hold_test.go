@@ -436,3 +436,15 @@ func TestHoldAnswerLost(t *testing.T) {
 		t.Errorf("holds %v", held)
 	}
 }
+
+// An ingest may have any name, and its properties must not look like a hold.
+func TestIngestIsNoHold(t *testing.T) {
+	for _, name := range []string{"hold", "publish", "hold.all"} {
+		k := keysOf(name)
+		for _, property := range []string{k.ledger, k.seq, k.append, k.rewound} {
+			if strings.HasPrefix(property, holdProperty) {
+				t.Errorf("%s is taken for a hold", property)
+			}
+		}
+	}
+}
