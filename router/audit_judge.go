@@ -112,7 +112,11 @@ func (a *audit) judgeRows(w *testimony, v *verdict) {
 		return
 	}
 	if a.mixed(w) {
-		v.open = append(v.open, fmt.Sprintf("its topic was deleted and made again, and rows in files that others wrote don't say of which they are: the table has %d rows of its offsets", w.rows.n+w.extra))
+		explained := w.book.Left + w.book.Gaps + w.book.Lost
+		if runs, missing := w.rows.missing(w.book.Since, w.next); w.kept && missing > explained && !v.byFooters { // of neither topic
+			v.wrong = append(v.wrong, fmt.Sprintf("gap: %d offsets have no row, the book explains %d of them: %s", missing, explained, namesOf(runs)))
+		}
+		v.open = append(v.open, fmt.Sprintf("its topic was deleted and made again; in files that others wrote rows don't say of which they are: the table has %d rows of its offsets", w.rows.n+w.extra))
 		return
 	}
 	if w.alien > 0 || w.extra > 0 && w.former > 0 {
