@@ -133,7 +133,7 @@ func (w *world) halts(n int) (string, error) {
 		}
 		for _, s := range status.Publishes {
 			if s.State == router.StateHalted {
-				delete(w.instances, n)
+				w.kill(n) // its ingest goes on
 				return w.plain(s.Error) + "\n", nil
 			}
 		}
