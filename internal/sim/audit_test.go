@@ -57,6 +57,7 @@ type auditor struct {
 	refs      map[string]int64 // the names when the head was made
 	commits   int
 	rewound   bool // an instance has settled a rollback
+	unheard   bool // since then not everything was in the table
 	rolled    bool // the table was rolled back, and no instance has committed since
 }
 
@@ -108,7 +109,14 @@ func (a *auditor) wentBack() bool {
 func (a *auditor) caughtUp() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rewound = false
+	a.unheard = false
+}
+
+// someUnaware tells whether an owner may not have heard of the last rollback.
+func (a *auditor) someUnaware() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unheard
 }
 
 func (a *auditor) rolledBack() bool {
@@ -198,7 +206,7 @@ func (a *auditor) applied(by string, before, after table.Metadata) {
 		a.forward(by, was, now)
 	}
 	if by != foreigner && a.rolled && !holds(before, after) {
-		a.rolled, a.rewound = false, true
+		a.rolled, a.rewound, a.unheard = false, true, true
 	}
 	a.inspect(fmt.Sprintf("commit %d by %s", a.commits, by), after, now)
 	if by != foreigner {

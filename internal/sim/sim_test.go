@@ -34,7 +34,7 @@ var (
 // TestMain makes the process fit for many small worlds.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(400)      // a world is small and soon forgotten
+	debug.SetGCPercent(800)      // a world is small and soon forgotten
 	os.Unsetenv("AWS_CA_BUNDLE") // would be read for each client of each world
 	os.Exit(m.Run())
 }

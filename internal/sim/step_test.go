@@ -540,7 +540,7 @@ func (w *world) settle() error {
 	}
 	deadline := time.Now().Add(patience)
 	for n := 1; w.waiting() != "" || w.back.waiting() != ""; n++ {
-		if n%250 == 0 && w.audit.wentBack() {
+		if n%250 == 0 && w.audit.someUnaware() {
 			// An idle owner hears at its next append that another instance has
 			// rewound the ledger after a rollback.
 			for _, topic := range topics {
