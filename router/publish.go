@@ -221,6 +221,14 @@ func (p *publish) begin(ctx context.Context, view *catalog.View, plan func(*cata
 			return marks, err
 		}
 		err = p.table.Hold(ctx, p.cfg.Name+firstHold, marks[0].At.Snapshot)
+		if err == nil && marks[0].At.State { // then what follows the snapshot is not enough
+			if view, err = p.table.Follow(ctx); err != nil {
+				return nil, err
+			}
+			if _, kept := view.Snapshot(marks[0].At.Snapshot); !kept {
+				err = catalog.ErrSnapshotGone
+			}
+		}
 		if !errors.Is(err, catalog.ErrSnapshotGone) {
 			if err != nil {
 				p.log.Warn("the snapshots that are still to be published are not held", zap.Error(err))

@@ -63,7 +63,7 @@ func TestTopicsWhileAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, answer := make(chan struct{}), make(chan struct{})
-	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+	cluster.ControlKey(int16(kmsg.DescribeConfigs), func(kmsg.Request) (kmsg.Response, error, bool) {
 		close(asked)
 		<-answer
 		return nil, nil, false

@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap/zaptest"
 
+	"icerouter/catalog"
 	"icerouter/writers"
 )
 
@@ -89,5 +90,46 @@ func TestPublishHoldsAgain(t *testing.T) {
 		if err := p.table.Release(t.Context(), "p"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestPublishBeginsWhereItCan: the state that a first start wants to publish is
+// expired before it is held.
+func TestPublishBeginsWhereItCan(t *testing.T) {
+	w := newStage(t, map[string]int32{"a": 2, "out": 1})
+	w.ingest("t", func(c *IngestConfig) { c.KeepSnapshots, c.KeepSnapshotsFor = 1, 0 }, "a")
+	w.publish("p", "t", "out", nil)
+	fill := func() {
+		w.produce("a", 2, 20)
+		if err := w.only("ingest", w.once); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill()
+	log := zaptest.NewLogger(t)
+	r, err := New(w.cfg, log, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stores := writers.NewStores(log)
+	defer stores.Close()
+	p := r.newPublish(0, stores, log, true)
+	view, err := p.openTable(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill()
+	marks, err := p.begin(t.Context(), view, func(v *catalog.View) ([]mark, error) {
+		at, err := p.start(v)
+		return firstLayout(1, 1, p.uuid, at), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if view, err = p.table.Follow(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := view.Snapshot(marks[0].At.Snapshot); !kept {
+		t.Errorf("begins at %s, which is not there any more", marks[0].At)
 	}
 }
