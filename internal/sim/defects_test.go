@@ -110,6 +110,12 @@ var defects = slices.Concat(sqlDefects, metadataDefects, []defect{
 	}},
 })
 
+// wayBack are the defects that only show where the table is published.
+var wayBack = []string{
+	"position-first", "position-apart", "nobody-fenced", "open-positions", "layout-not-awaited", "slots-not-ahead", "slots-behind",
+	"file-again", "lost-end-is-abort", "held-expired", "compactions-too", "rows-out-of-order",
+}
+
 // switchboard goes beside the defective files of a package.
 const switchboard = `package %s
 

@@ -2,16 +2,18 @@
 
 package sim
 
-import "math/rand/v2"
+import (
+	"flag"
+	"math/rand/v2"
+)
 
-// publishEvery is how many scenes with a REST catalog there are for one with a way back.
-const publishEvery = 12
+var publishEvery = flag.Int("publish", 0, "of so many random scenes with a REST catalog one publishes the table back to Kafka; 0: none")
 
 // publish gives a part of the scenes a way back. It draws from a source of its
 // own: the others stay what they were.
 func (g *generator) publish(seed uint64) {
 	back := rand.New(rand.NewPCG(seed, 4))
-	if back.IntN(publishEvery) == 0 && seed%sqlEvery != 0 {
+	if *publishEvery > 0 && back.IntN(*publishEvery) == 0 && seed%sqlEvery != 0 {
 		g.back = back
 		g.say("publish %d", 1+back.IntN(4))
 	}
