@@ -90,17 +90,11 @@ var defects = slices.Concat(sqlDefects, metadataDefects, []defect{
 	{"slots-behind", "router/publish_position.go", [][2]string{ // a new shard begins where its first slot is
 		{"\t\tif slot == i || p.compare(m.At) < 0 {\n", "\t\tif slot == i || p.compare(m.At) < 0 && !defective(\"slots-behind\") {\n"},
 	}},
-	{"file-again", "router/publish_read.go", [][2]string{ // a file that was published in part is begun again
-		{"\treturn here.Row, true\n", "\tif defective(\"file-again\") {\n\t\treturn 0, true\n\t}\n\treturn here.Row, true\n"},
-	}},
 	{"lost-end-is-abort", "router/publish_shard.go", [][2]string{ // whose commit has no answer sends again what it sent
 		{"// positionEvery is how long", "type remembered struct {\n\tp      *publish\n\tnumber int\n}\n\nvar memory sync.Map // marks\n\n// positionEvery is how long"},
 		{"\ts.shift.ends(ends[s.number])\n", "\ts.shift.ends(ends[s.number])\n\tif m, ok := memory.Load(remembered{s.p, s.number}); ok && defective(\"lost-end-is-abort\") {\n\t\ts.mark = m.(mark)\n\t}\n\tmemory.Store(remembered{s.p, s.number}, s.mark)\n"},
 		{"\ts.mark, s.last, s.lost, s.skipped = next, time.Now(), 0, 0\n", "\ts.mark, s.last, s.lost, s.skipped = next, time.Now(), 0, 0\n\tmemory.Store(remembered{s.p, s.number}, next)\n"},
 		{"\t\"fmt\"\n\t\"time\"\n", "\t\"fmt\"\n\t\"sync\"\n\t\"time\"\n"},
-	}},
-	{"held-expired", "catalog/expire.go", [][2]string{ // only the snapshot that a publish names is held
-		{"\t\tif held[s.SnapshotID] { ", "\t\tif held[s.SnapshotID] && !defective(\"held-expired\") { "},
 	}},
 	{"compactions-too", "router/publish_read.go", [][2]string{
 		{"\tcase \"replace\":\n\t\treturn false, nil\n", "\tcase \"replace\":\n\t\treturn defective(\"compactions-too\"), nil\n"},
@@ -113,7 +107,7 @@ var defects = slices.Concat(sqlDefects, metadataDefects, []defect{
 // wayBack are the defects that only show where the table is published.
 var wayBack = []string{
 	"position-first", "position-apart", "nobody-fenced", "open-positions", "layout-not-awaited", "slots-not-ahead", "slots-behind",
-	"file-again", "lost-end-is-abort", "held-expired", "compactions-too", "rows-out-of-order",
+	"lost-end-is-abort", "compactions-too", "rows-out-of-order",
 }
 
 // switchboard goes beside the defective files of a package.
