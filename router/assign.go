@@ -140,9 +140,9 @@ func (in *ingest) resync(ctx, work context.Context, cuts chan<- *cut) error {
 	}
 	plan := in.open.plan
 	in.discard(in.open)
-	marker := newCut(work, plan)
+	marker := newCut(work, plan, in.source.Load())
 	marker.done = in.open.done
-	in.open = newCut(work, plan)
+	in.open = newCut(work, plan, in.source.Load())
 	settled := make(chan struct{})
 	marker.done = append(marker.done, settled)
 	select {

@@ -57,7 +57,8 @@ func (f *openFile) size() int64 { return f.rows.Size() + f.origins.size() }
 type cut struct {
 	id       string
 	plan     *plan
-	since    time.Time // when its first record came; zero while there is none
+	source   *catalog.Source // what its offsets belong to, as of its opening: a topic may be made again meanwhile
+	since    time.Time       // when its first record came; zero while there is none
 	from, to catalog.Offsets
 	files    []*openFile // by address; nil where the address has no rows yet
 	bytes    int64       // memory that its rows hold
@@ -83,8 +84,8 @@ type age struct {
 }
 
 // newCut opens a cut that follows plan. Uploads of its files end with work.
-func newCut(work context.Context, p *plan) *cut {
-	c := &cut{id: newID(), plan: p, counts: catalog.Counts{}}
+func newCut(work context.Context, p *plan, source *catalog.Source) *cut {
+	c := &cut{id: newID(), plan: p, source: source, counts: catalog.Counts{}}
 	c.uploads, c.ctx = errgroup.WithContext(work)
 	c.uploads.SetLimit(uploadsMax)
 	return c

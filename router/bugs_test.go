@@ -399,7 +399,7 @@ func TestCutIsWhole(t *testing.T) {
 		o.add(p, 0, rows-1, rows)
 		return written{df.Build(), 100, o}
 	}
-	c := newCut(t.Context(), &plan{})
+	c := newCut(t.Context(), &plan{}, &catalog.Source{})
 	c.rows = 7
 	c.counts.Add("a", 0, catalog.Count{Rows: 4, Left: 2})
 	c.counts.Add("a", 1, catalog.Count{Rows: 3})
@@ -422,7 +422,7 @@ func TestCutIsWhole(t *testing.T) {
 
 // B101: a panic of one worker is an error of its ingest, with its place.
 func TestPanicIsAnError(t *testing.T) {
-	in := &ingest{cfg: IngestConfig{RecordSizeMax: 1 << 20}, workers: 2, open: newCut(t.Context(), &plan{decoders: []*writers.JSON{nil, nil}})}
+	in := &ingest{cfg: IngestConfig{RecordSizeMax: 1 << 20}, workers: 2, open: newCut(t.Context(), &plan{decoders: []*writers.JSON{nil, nil}}, &catalog.Source{})}
 	p := &owned{topicPartition: topicPartition{"a", 0}}
 	err := in.decode(t.Context(), split(p, []*kgo.Record{{Topic: "a", Value: []byte("{}")}}))
 	if err == nil || !strings.Contains(err.Error(), "decode: panic: ") || !strings.Contains(err.Error(), "decodeChunk") {

@@ -154,3 +154,16 @@ func TestMadeAgainIsNotNew(t *testing.T) {
 		t.Errorf("ledger %+v", ledger)
 	}
 }
+
+// What a cut has taken belongs to the topics of its opening, whatever is known
+// of them when it is committed: else rows of a topic that was made again in
+// between would count as the new topic's.
+func TestCutKeepsItsSource(t *testing.T) {
+	in := &ingest{}
+	in.source.Store(&catalog.Source{Cluster: "c", TopicIDs: map[string]string{"a": "old"}})
+	c := newCut(t.Context(), &plan{}, in.source.Load())
+	in.source.Store(&catalog.Source{Cluster: "c", TopicIDs: map[string]string{"a": "new"}})
+	if id := c.append().Source.TopicIDs["a"]; id != "old" {
+		t.Errorf("the append is of topic %s", id)
+	}
+}

@@ -120,7 +120,7 @@ func (in *ingest) fill(ctx, work context.Context, cuts chan<- *cut) error {
 	if err != nil {
 		return err
 	}
-	in.open = newCut(work, first)
+	in.open = newCut(work, first, in.source.Load())
 	for {
 		if err := work.Err(); err != nil { // another stage failed, or the deadline of a stop is over
 			return err
@@ -282,7 +282,7 @@ func (in *ingest) cut(work context.Context, cuts chan<- *cut, last bool) error {
 		}
 		in.log.Info("table changed", zap.Int("schema", next.schema), zap.Int("spec", next.spec))
 	}
-	in.open = newCut(work, next)
+	in.open = newCut(work, next, in.source.Load())
 	return nil
 }
 
@@ -346,9 +346,9 @@ func (in *ingest) commit(work context.Context, appends <-chan *cut) error {
 // append commits as many of the cuts as fit into one append and returns how
 // many those were.
 func (in *ingest) append(work context.Context, cuts []*cut) (int, error) {
-	a, n := cuts[0].append(*in.source.Load()), 1
-	for n < len(cuts) && cuts[n].follows(a) {
-		a = a.Merge(cuts[n].append(*in.source.Load()))
+	a, n := cuts[0].append(), 1
+	for n < len(cuts) && cuts[n].follows(a) && cuts[n].source.Equal(*cuts[0].source) {
+		a = a.Merge(cuts[n].append())
 		n++
 	}
 	if len(a.To) > 0 {

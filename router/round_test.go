@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
+
+	"icerouter/catalog"
 )
 
 // bare makes an ingest that has a plan and an open cut but no Kafka, catalog or
@@ -37,7 +39,7 @@ func bare(t testing.TB, workers int) *ingest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.open = newCut(context.Background(), p)
+	in.open = newCut(context.Background(), p, &catalog.Source{})
 	return in
 }
 
@@ -243,7 +245,7 @@ func BenchmarkTake(b *testing.B) {
 				if in.open.measure(); in.open.bytes > 256<<20 {
 					b.StopTimer()
 					in.discard(in.open)
-					in.open = newCut(context.Background(), in.open.plan)
+					in.open = newCut(context.Background(), in.open.plan, &catalog.Source{})
 					b.StartTimer()
 				}
 			}

@@ -61,7 +61,7 @@ func (in *ingest) compile(schema *iceberg.Schema, spec iceberg.PartitionSpec) (*
 func (in *ingest) write(c *cut, f *openFile) (err error) {
 	defer caught(&err, "encode "+in.cfg.Table)
 	id := newID()
-	f.rows.Note(originsKey, f.origins.encode(in.cfg.Name, id, c.id, *in.source.Load()))
+	f.rows.Note(originsKey, f.origins.encode(in.cfg.Name, id, c.id, *c.source))
 	file, err := f.rows.Finish()
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", in.cfg.Table, err)
@@ -146,8 +146,8 @@ func (in *ingest) discard(c *cut) {
 }
 
 // append describes the cut as a compare-and-swap of the ledger.
-func (c *cut) append(s catalog.Source) catalog.Append {
-	a := catalog.Append{ID: newID(), Source: s, From: c.from, To: c.to, Counts: c.counts, Schema: c.plan.schema, Spec: c.plan.spec}
+func (c *cut) append() catalog.Append {
+	a := catalog.Append{ID: newID(), Source: *c.source, From: c.from, To: c.to, Counts: c.counts, Schema: c.plan.schema, Spec: c.plan.spec}
 	for _, w := range c.written {
 		a.Files = append(a.Files, w.file)
 	}
