@@ -62,7 +62,7 @@ func TestNetworkFails(t *testing.T) {
 	}
 	// Nothing tells of a connection that is half open but the patience with an answer, which is a minute for a commit.
 	fail("half open", (*wire).halfOpen, "kafka", "catalog", "store")
-	s.leave(instances...)
+	s.quit(instances...)
 	s.settings.lake = l
 	s.finish()
 }

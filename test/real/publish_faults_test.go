@@ -48,7 +48,7 @@ func TestPublishNetworkFails(t *testing.T) {
 	}
 	// Nothing tells of a connection that is half open but the patience with an answer, which is a minute for a commit.
 	fail("half open", (*wire).halfOpen, "kafka", "catalog", "store")
-	p.leave(instances...)
+	p.quit(instances...)
 	p.settings.lake = l
 	p.finish()
 }

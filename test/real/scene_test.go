@@ -113,6 +113,20 @@ func (s *scene) leave(instances ...*instance) {
 	}
 }
 
+// quit ends instances that may still meet a connection that is half open: they
+// may say so with their exit code. What they had not committed is read again.
+func (s *scene) quit(instances ...*instance) {
+	s.t.Helper()
+	for _, i := range instances {
+		i.term()
+	}
+	for n, i := range instances {
+		if e := i.wait(90 * time.Second); e.code != 0 {
+			s.t.Logf("instance %d, asked to stop, ended with code %d", n+1, e.code)
+		}
+	}
+}
+
 // finish lets a last router read the topic to its end and audits all. REQUIRES: no instance runs.
 func (s *scene) finish() {
 	s.t.Helper()
