@@ -103,26 +103,25 @@ func (s *scene) catchUp(limit time.Duration) time.Duration {
 // leave asks instances to stop, which they must do well.
 func (s *scene) leave(instances ...*instance) {
 	s.t.Helper()
-	for _, i := range instances {
-		i.term()
-	}
-	for n, i := range instances {
-		if e := i.wait(90 * time.Second); e.code != 0 {
-			s.t.Errorf("instance %d, asked to stop, ended with code %d", n+1, e.code)
-		}
-	}
+	s.stop(s.t.Errorf, instances)
 }
 
 // quit ends instances that may still meet a connection that is half open: they
 // may say so with their exit code. What they had not committed is read again.
 func (s *scene) quit(instances ...*instance) {
 	s.t.Helper()
+	s.stop(s.t.Logf, instances)
+}
+
+// stop asks instances to stop, waits for them, and tells of exit codes other than 0.
+func (s *scene) stop(tell func(string, ...any), instances []*instance) {
+	s.t.Helper()
 	for _, i := range instances {
 		i.term()
 	}
 	for n, i := range instances {
 		if e := i.wait(90 * time.Second); e.code != 0 {
-			s.t.Logf("instance %d, asked to stop, ended with code %d", n+1, e.code)
+			tell("instance %d, asked to stop, ended with code %d", n+1, e.code)
 		}
 	}
 }
